@@ -1,0 +1,316 @@
+"""Which function is which: by object, never by name.
+
+Every callable that JAX compiled for gets a number that lasts as long as the
+object and is never used again, so a record can tell two functions called
+``step`` apart without keeping either alive.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import itertools
+import threading
+import weakref
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any
+
+from pytest_jaxcompile import probe as probes
+from pytest_jaxcompile.probe import JAX, Probe, Stack
+
+_MAX_LAYERS = 16
+
+
+class Numbers:
+    """A number for every object met, dropped together with the object."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._lock = threading.RLock()
+
+    def of(self, value: Any, create: bool = True) -> int | None:
+        """The number of ``value``; ``None`` if it is new and not to be numbered.
+
+        Objects that cannot be referred to weakly get none; JAX refuses them as functions.
+        """
+        key = id(value)
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None and known[0]() is value:
+                return known[1]
+            if not create:
+                return None
+            try:
+                ref = weakref.ref(value, functools.partial(self._drop, key))
+            except TypeError:
+                return None
+            number = next(self._next)
+            self._known[key] = (ref, number)
+            return number
+
+    def _drop(self, key: int, ref: weakref.ref[Any]) -> None:
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None and known[0] is ref:
+                del self._known[key]
+
+
+numbers = Numbers()
+
+
+def layers(value: Any, jitted: tuple[type, ...]) -> Iterator[Any]:
+    """``value``, and what it wraps, down to the first jitted object or plain function."""
+    for _ in range(_MAX_LAYERS):
+        yield value
+        if isinstance(value, jitted):
+            return
+        if isinstance(value, MethodType):
+            value = value.__func__
+        elif isinstance(value, functools.partial):
+            value = value.func
+        else:
+            value = _wrapped(value)
+        if value is None:
+            return
+
+
+def _wrapped(value: Any) -> Any:
+    """What a wrapper says it wraps. A property of a stranger may raise: then it says nothing."""
+    try:
+        inner = getattr(value, "__wrapped__", None)
+        if inner is None:
+            inner = getattr(value, "__dict__", {}).get("func")
+    except Exception:
+        return None
+    return inner if callable(inner) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function as records know it."""
+
+    name: str
+    qualname: str
+    module: str
+    defined_at: str | None
+    eager_op: bool
+    tokens: frozenset[Hashable]
+    """What ``of=`` may match: the numbers of its layers and wrappers, and the jitted object."""
+    story: Hashable
+    """Compilations of one story are compared with each other."""
+    in_jax: bool = False
+    """Defined inside JAX, so that JAX does not log its nested traces."""
+
+    @property
+    def definition(self) -> tuple[str, str, str | None]:
+        return self.module, self.qualname, self.defined_at
+
+    def matches_name(self, pattern: str) -> bool:
+        names = (self.name, self.qualname, f"{self.module}.{self.qualname}")
+        return pattern in names or any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
+def identify(stack: Stack, p: Probe) -> Function:
+    """The function whose call is on the stack."""
+    fun = stack.fun
+    found = list(layers(fun, p.jitted_types))
+    outer = _wrapper(stack, found, p)
+    if outer is not None:
+        found += [o for o in layers(outer, p.jitted_types) if o is not outer]
+    number = numbers.of(fun)
+    tokens: set[Hashable] = {numbers.of(layer) for layer in found}
+    tokens |= {_bound(layer) for layer in found if isinstance(layer, MethodType)}
+    tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
+    tokens.add(("jit", number, options_key(stack.info)))
+    if stack.pmap:
+        tokens |= {("pmap", numbers.of(layer)) for layer in found}
+    tokens.discard(None)
+    name, qualname, module, defined_at = describe(found)
+    story = number if outer is None else numbers.of(outer)
+    in_jax = all(_in_jax(layer, p) for layer in found)
+    return Function(
+        name=name,
+        qualname=qualname,
+        module=module,
+        defined_at=defined_at,
+        eager_op=in_jax and is_eager(fun, stack.caller_is_jax, p),
+        tokens=frozenset(tokens),
+        story=story,
+        in_jax=in_jax,
+    )
+
+
+def _wrapper(stack: Stack, found: list[Any], p: Probe) -> Any:
+    """The object through which a library made the call and that stands for one function.
+
+    Needed where a library jits one function of its own for many of the user's
+    (``equinox.filter_jit``), or a new one for every call (``jax.pmap``).
+    """
+    if stack.pmap and stack.wrappers:
+        return stack.wrappers[-1] if len(stack.wrappers) > 1 else stack.wrappers[0]
+    for candidate in stack.wrappers:
+        if isinstance(candidate, (FunctionType, MethodType)):
+            continue
+        if _wrapped(candidate) is not None and not isinstance(candidate, functools.partial):
+            return candidate
+    return None
+
+
+def describe(found: list[Any]) -> tuple[str, str, str, str | None]:
+    """Name, qualified name, module and ``file:line`` of the innermost layer that has them."""
+    named = next((o for o in found if isinstance(getattr(o, "__name__", None), str)), None)
+    if named is None:
+        named = type(found[0])
+    function = next((o for o in reversed(found) if isinstance(o, FunctionType)), None)
+    source = function or named
+    module = getattr(source, "__module__", None) or "?"
+    qualname = getattr(source, "__qualname__", named.__name__)
+    code = getattr(function or getattr(type(found[-1]), "__call__", None), "__code__", None)
+    defined_at = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
+    return (source if function else named).__name__, qualname, module, defined_at
+
+
+def _in_jax(value: Any, p: Probe) -> bool:
+    if isinstance(value, FunctionType):
+        return p.zone(value.__code__.co_filename) == JAX
+    if isinstance(value, (functools.partial, MethodType)) or p.is_jitted(value):
+        return True  # decided by what they hold
+    module = getattr(type(value), "__module__", "") or ""
+    return module.partition(".")[0] in ("jax", "jaxlib", "builtins", "functools")
+
+
+def is_eager(fun: Any, caller_is_jax: bool, p: Probe) -> bool:
+    """Whether JAX jits ``fun``, which is JAX's, to run an operation eagerly.
+
+    ``jax.jit(jnp.sum)`` of a user's is none: nothing of JAX's holds that jitted object.
+    """
+    return caller_is_jax or p.owns(fun)
+
+
+def users(fun: Any) -> bool:
+    """Whether a cold start forgets ``fun``: all but the functions that JAX jits itself."""
+    p = probes.probe()
+    if not all(_in_jax(layer, p) for layer in layers(fun, p.jitted_types)):
+        return True
+    return not p.owns(fun)
+
+
+def _bound(method: MethodType) -> tuple[str, int | None, int | None]:
+    """Two accesses of one bound method are two objects; what they bind is the same."""
+    return ("method", numbers.of(method.__self__), numbers.of(method.__func__))
+
+
+def options_key(info: Any) -> tuple[tuple[str, str], ...]:
+    """The options given to ``jit``, as text, those at their default left out."""
+    if info is None:
+        return ()
+    found = []
+    for name, default in _OPTIONS.items():
+        value = getattr(info, name, default)
+        if value != default and not _unspecified(value):
+            found.append((name.removesuffix("_leaves").removesuffix("_kvs"), _option(value)))
+    return tuple(found)
+
+
+def _unspecified(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        v is None or type(v).__name__ == "UnspecifiedValue" for v in value
+    )
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    return str(value)
+
+
+_OPTIONS: dict[str, Any] = {
+    "static_argnums": (),
+    "static_argnames": (),
+    "donate_argnums": (),
+    "donate_argnames": (),
+    "in_shardings_leaves": (),
+    "out_shardings_leaves": (),
+    "device": None,
+    "backend": None,
+    "keep_unused": False,
+    "inline": False,
+    "abstracted_axes": None,
+    "compiler_options_kvs": (),
+}
+
+
+class Target:
+    """What ``of=`` asks for. Raises ``TypeError`` for what is no function."""
+
+    def __init__(self, value: Any) -> None:
+        self.pattern: str | None = None
+        self.jitted = False
+        self.tokens: frozenset[Hashable] = frozenset()
+        if isinstance(value, str):
+            self.pattern = self.text = value
+            return
+        if not callable(value):
+            raise TypeError(
+                f"of={value!r} is no function: give the jitted function, the function under it, "
+                "or its name as a string"
+            )
+        p = probes.probe()
+        self.tokens = frozenset(t for t in _tokens(value, p) if t is not None)
+        found = list(layers(value, p.jitted_types))
+        self.jitted = p.is_jitted(found[-1]) or p.is_pmapped(value) or not _is_plain_chain(found)
+        name, qualname, module, _ = describe(found)
+        self.text = qualname or f"{module}.{name}"
+
+    def matches(self, function: Function) -> bool:
+        if self.pattern is not None:
+            return function.matches_name(self.pattern)
+        return not self.tokens.isdisjoint(function.tokens)
+
+
+def _tokens(value: Any, p: Probe) -> set[Hashable]:
+    found = list(layers(value, p.jitted_types))
+    last = found[-1]
+    if p.is_pmapped(value) or p.is_pmapped(last):
+        return _pmap_tokens(value if p.is_pmapped(value) else last, p)
+    if p.is_jitted(last):
+        return {("jit", numbers.of(p.inner(last)), options_key(p.info(last)))}
+    tokens: set[Hashable] = {numbers.of(layer) for layer in found}
+    tokens |= {_bound(layer) for layer in found if isinstance(layer, MethodType)}
+    if isinstance(value, MethodType):
+        # ``obj.step``, not every instance's ``step``.
+        return {_bound(value)} if _is_plain(value.__func__) else tokens
+    if _is_plain(value):
+        return tokens
+    wrapper = next((o for o in found if not isinstance(o, (functools.partial, MethodType))), value)
+    if _is_plain(wrapper):
+        return tokens
+    exact: set[Hashable] = {numbers.of(wrapper)}
+    own = {numbers.of(layer) for layer in layers(wrapper, p.jitted_types)}
+    for held in list(getattr(wrapper, "__dict__", {}).values()):
+        if type(held) is p.jitted_types[0]:
+            inner = p.inner(held)
+            shared = {numbers.of(layer) for layer in layers(inner, p.jitted_types)} & own
+            if shared or _wrapped(wrapper) is None:
+                exact.add(("jit", numbers.of(inner), options_key(p.info(held))))
+    return exact
+
+
+def _is_plain_chain(found: list[Any]) -> bool:
+    return all(isinstance(o, (FunctionType, functools.partial, MethodType)) for o in found)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (FunctionType, functools.partial))
+
+
+def _pmap_tokens(mapped: Any, p: Probe) -> set[Hashable]:
+    """From 0.8 the closure that every call of this pmap goes through; before, what it maps."""
+    if isinstance(mapped, FunctionType):
+        cells = dict(zip(mapped.__code__.co_freevars, mapped.__closure__ or (), strict=True))
+        if "infer_params" in cells:
+            return {numbers.of(cells["infer_params"].cell_contents)}
+    return {("pmap", numbers.of(layer)) for layer in layers(p.inner(mapped), p.jitted_types)}

@@ -1,0 +1,384 @@
+"""One log for the process: what JAX traced, lowered and compiled, in order."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from pytest_jaxcompile import signature as signatures
+from pytest_jaxcompile.errors import CompileCountError
+from pytest_jaxcompile.explain import Story, differences
+from pytest_jaxcompile.hints import with_hints
+from pytest_jaxcompile.identity import Function, identify
+from pytest_jaxcompile.probe import (
+    COMPILE_EVENT,
+    DISK_HIT_EVENT,
+    LOWER_EVENT,
+    TRACE_EVENT,
+    Probe,
+    Stack,
+    jaxpr_of,
+    probe,
+)
+from pytest_jaxcompile.records import Compilation, Reason, Signature
+from pytest_jaxcompile.tap import Tap
+
+_MAX_STORIES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that JAX did."""
+
+    did: Literal["trace", "lowering", "compilation"]
+    function: Function
+    scope: str | None
+    """The test that ran, or ``None`` outside tests."""
+    phase: str
+    compilation: Compilation | None = None
+
+
+class Attached:
+    """Text kept beside an object of JAX's, dropped with it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Any], Any]] = {}
+
+    def put(self, owner: Any, value: Any) -> None:
+        key = id(owner)
+        self._kept[key] = (weakref.ref(owner, lambda _, k=key: self._kept.pop(k, None)), value)
+
+    def get(self, owner: Any) -> Any:
+        kept = self._kept.get(id(owner))
+        return kept[1] if kept is not None and kept[0]() is owner else None
+
+
+class _Thread(threading.local):
+    """What is under way on one thread."""
+
+    def __init__(self) -> None:
+        self.disk_hit = False
+        self.traced: dict[Hashable, tuple[float, float]] = {}
+        self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
+        self.last: OrderedDict[tuple[str, str, str | None], tuple[Function, Signature]] = OrderedDict()
+        self.pending: list[tuple[Any, Entry]] = []
+
+    def remember(self, function: Function, part: Signature) -> None:
+        """For programs that come without their call: see ``Recorder._by_definition``."""
+        self.last[function.definition] = (function, part)
+        self.last.move_to_end(function.definition)
+        if len(self.last) > 64:
+            self.last.popitem(last=False)
+
+
+class Recorder:
+    """Writes the log while at least one recording is open."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.watchers: list[Callable[[Entry], None]] = []
+        self.scope: str | None = None
+        self.phase = "session"
+        self.strays: Callable[[], str | None] = lambda: None
+        self.fault: Exception | None = None
+        """What went wrong in our own code while an event was read."""
+        self.incomplete = 0
+        """How often a trace may have been missed."""
+        self.disturbed = 0
+        """How often an event may have been missed."""
+        self._lock = threading.RLock()
+        self._open = 0
+        self._tracing = 0
+        self._tap: Tap | None = None
+        self._thread = _Thread()
+        self._jaxprs = Attached()
+        self._modules = Attached()
+        self._stories: OrderedDict[Hashable, Story] = OrderedDict()
+        self._definitions: OrderedDict[Hashable, Story] = OrderedDict()
+        self._count = 0
+        self._pending: list[list[tuple[Any, Entry]]] = []
+
+    # -- opening and closing ------------------------------------------------------
+
+    def open(self, traces: bool) -> None:
+        """Begin to listen; with ``traces`` also to what needs JAX's trace log."""
+        with self._lock:
+            if self._tap is None:
+                self._tap = Tap(probe(), self._on_phase, self._on_event, self._on_trace)
+                self._tap.open()
+                self.fault = None
+            self._open += 1
+            self._tracing += traces
+            self._tap.trace(self._tracing > 0)
+
+    def close(self, traces: bool) -> None:
+        with self._lock:
+            assert self._tap is not None
+            self._open -= 1
+            self._tracing -= traces
+            self.check()
+            if self._tracing == 0:
+                self._tap.trace(False)
+            if self._open == 0:
+                self._tap.close()
+                self._tap = None
+                # Views hold the list they were cut from; the next recording starts another.
+                self.entries = []
+                self._stories.clear()
+                self._definitions.clear()
+
+    @property
+    def listening(self) -> bool:
+        return self._tap is not None
+
+    def check(self) -> None:
+        """Note what may have been missed until now, and listen again."""
+        tap = self._tap
+        if tap is None:
+            return
+        tap.check()
+        if tap.deaf:
+            tap.deaf = False
+            self.disturbed += 1
+        if tap.traces_lost:
+            tap.traces_lost = False
+            self.incomplete += 1
+        self._settle()
+
+    def new_story(self) -> None:
+        """From here on nothing was compiled before: what a cold start means for reasons."""
+        with self._lock:
+            self._stories.clear()
+            self._definitions.clear()
+
+    # -- what JAX says ------------------------------------------------------------
+
+    def _on_event(self, event: str) -> None:
+        if event == DISK_HIT_EVENT:
+            self._thread.disk_hit = True
+
+    def _on_phase(self, event: str, duration: float) -> None:
+        frame = sys._getframe(2)
+        try:
+            if event == TRACE_EVENT:
+                self._traced(probe().read(frame, traced=True), duration)
+            elif event == LOWER_EVENT:
+                self._lowered(probe().read(frame), duration)
+            elif event == COMPILE_EVENT:
+                entry = self._compiled(probe().read(frame), duration)
+                if entry is not None:
+                    for watcher in list(self.watchers):
+                        watcher(entry)
+        except CompileCountError:
+            raise
+        except Exception as error:
+            self.fault = error
+
+    def _on_trace(self) -> None:
+        """JAX 0.9 and later logs a trace before it runs the body; whether it ends is seen later."""
+        try:
+            stack = probe().read(sys._getframe(2), traced=True)
+            if stack.fun is not None:
+                function = identify(stack, probe())
+                pending = self._thread.pending
+                if not any(pending is p for p in self._pending):
+                    self._pending.append(pending)
+                pending.append((stack.entry, self._entry("trace", function)))
+        except Exception as error:
+            self.fault = error
+
+    def _traced(self, stack: Stack, duration: float) -> None:
+        p = probe()
+        own = self._own(duration)
+        if p.traces_by_log:
+            self._resolve(stack)
+        if not stack.finished or stack.fun is None:
+            return
+        function = identify(stack, p)
+        thread = self._thread
+        start = time.time() - duration
+        for story, (began, _) in list(thread.traced.items()):
+            if began >= start:
+                del thread.traced[story]
+        thread.traced[function.story] = (start, own)
+        jaxpr = jaxpr_of(stack.jaxpr)
+        new = self._jaxprs.get(jaxpr) is None
+        if not p.traces_by_log or (new and function.in_jax):
+            self._append(self._entry("trace", function))
+        if jaxpr is not None and new:
+            part = signatures.of_call(stack, p) if stack.ahead_of_time else None
+            self._jaxprs.put(jaxpr, (function, part))
+            if part is not None:
+                thread.remember(function, part)
+
+    def _resolve(self, stack: Stack) -> None:
+        """Count the traces that ended with, or inside, the one whose event fires."""
+        if self._tap is not None:
+            self._tap.check_traces()
+        pending = self._thread.pending
+        own = next((i for i, (entry, _) in enumerate(pending) if entry is stack.entry), None)
+        if own is None:
+            return
+        ended, pending[own:] = pending[own:], []
+        for index, (entry, trace) in enumerate(ended):
+            if (stack.finished if index == 0 else _filled(entry)):
+                self._append(trace)
+
+    def _settle(self) -> None:
+        """Count the traces that ended without an event, or whose event is still to come."""
+        for pending in self._pending:
+            for item in list(pending):
+                if _filled(item[0]):
+                    pending.remove(item)
+                    self._append(item[1])
+
+    def _lowered(self, stack: Stack, duration: float) -> None:
+        own = self._own(duration)
+        if not stack.finished:
+            return
+        function, part = self._who(stack)
+        whole = signatures.complete(part, stack, probe())
+        if stack.lowered is not None:
+            self._modules.put(stack.lowered, (function, whole, own))
+        for jaxpr in (stack.jaxpr, *stack.related):
+            inner = jaxpr_of(jaxpr)
+            if inner is not None and self._jaxprs.get(inner) is None:
+                self._jaxprs.put(inner, (function, part))
+        self._append(self._entry("lowering", function))
+
+    def _compiled(self, stack: Stack, duration: float) -> Entry | None:
+        thread = self._thread
+        disk_hit, thread.disk_hit = thread.disk_hit, False
+        own = self._own(duration)
+        if not stack.finished:
+            return None
+        p = probe()
+        lowered = self._modules.get(stack.computation)
+        lower_seconds = 0.0
+        if lowered is not None:
+            lower_seconds = lowered[2]
+            self._modules.put(stack.computation, (*lowered[:2], 0.0))
+        if stack.fun is None and stack.jaxpr is None and lowered is not None:
+            function, part = lowered[:2]  # ``Lowered.compile()``
+            fingerprint, config = part.context, part.config
+            signature = signatures.complete(part, stack, p)
+            signature = replace(signature, context=fingerprint, config=config)
+        else:
+            function, part = self._who(stack)
+            signature = signatures.complete(part, stack, p)
+        began, trace_seconds = thread.traced.pop(function.story, (None, 0.0))
+        end = time.time()
+        with self._lock:
+            self._count += 1
+            record = Compilation(
+                function=function.name,
+                qualname=function.qualname,
+                module=function.module,
+                defined_at=function.defined_at,
+                called_from=stack.called_from,
+                signature=signature,
+                trace_seconds=trace_seconds,
+                lower_seconds=lower_seconds,
+                compile_seconds=own,
+                disk_hit=disk_hit,
+                eager_op=function.eager_op,
+                phase=self.phase,
+                thread=threading.current_thread().name,
+                reasons=self._reasons(function, signature),
+                start=began if began is not None else end - duration - lower_seconds,
+                number=self._count,
+                key=f"{function.module}.{function.qualname}#{function.story}",
+            )
+            entry = self._entry("compilation", function, record)
+            self._append(entry)
+        thread.compiled.append((record.start, record.seconds))
+        self._thread.remember(function, part)
+        return entry
+
+    # -- reading ------------------------------------------------------------------
+
+    def _who(self, stack: Stack) -> tuple[Function, Signature]:
+        """The function that a program belongs to, and the caller's part of its signature."""
+        p = probe()
+        if stack.fun is not None:
+            return identify(stack, p), signatures.of_call(stack, p)
+        for jaxpr in (stack.jaxpr, *stack.related):
+            known = self._jaxprs.get(jaxpr_of(jaxpr)) if jaxpr is not None else None
+            if known is not None:
+                return known[0], known[1] or Signature()
+        known = self._modules.get(stack.computation) if stack.computation is not None else None
+        if known is not None:
+            return known[0], known[1]
+        return self._by_definition(stack, p)
+
+    def _by_definition(self, stack: Stack, p: Probe) -> tuple[Function, Signature]:
+        """A program without a call: the last function of this thread defined at that place."""
+        debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
+        name, _, place = str(getattr(debug, "func_src_info", None) or "").partition(" at ")
+        name = name or stack.name or "?"
+        for function, part in reversed(self._thread.last.values()):
+            if function.defined_at == place or (not place and function.name == name):
+                return function, part
+        in_jax = not place or place.startswith(p.directory)
+        function = Function(
+            name, name, "?", place or None, in_jax, frozenset(), ("place", name, place), in_jax
+        )
+        return function, Signature()
+
+    def _reasons(self, function: Function, signature: Signature) -> tuple[Reason, ...]:
+        story = self._stories.get(function.story)
+        definition = self._definitions.get(function.definition)
+        reasons: tuple[Reason, ...] = ()
+        earlier = story if story is not None else definition
+        if earlier is not None:
+            nearest = earlier.nearest(signature)
+            reasons = differences(nearest, signature) if nearest is not None else ()
+            if story is None:
+                what = f"{function.qualname} defined at {function.defined_at}"
+                reasons = (Reason("new_function", None, what, "a new object of it"), *reasons)
+            elif not reasons:
+                reasons = (Reason("evicted", None, None, None),)
+            reasons = with_hints(reasons, signature, earlier, function.name)
+        for stories, key in ((self._stories, function.story), (self._definitions, function.definition)):
+            stories.setdefault(key, Story()).add(signature)
+            stories.move_to_end(key)
+            if len(stories) > _MAX_STORIES:
+                stories.popitem(last=False)
+        return reasons
+
+    def _own(self, duration: float) -> float:
+        """``duration`` less what was compiled inside it on this thread."""
+        start = time.time() - duration
+        inside = 0.0
+        for began, seconds in reversed(self._thread.compiled):
+            if began < start:
+                break
+            inside += seconds
+        return max(0.0, duration - inside)
+
+    def _entry(
+        self,
+        did: Literal["trace", "lowering", "compilation"],
+        function: Function,
+        compilation: Compilation | None = None,
+    ) -> Entry:
+        stray = self.strays()
+        if stray is not None:
+            return Entry(did, function, stray, "after", compilation)
+        return Entry(did, function, self.scope, self.phase, compilation)
+
+    def _append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+
+def _filled(entry: Any) -> bool:
+    return getattr(entry, "pjit_params", None) is not None
+
+
+recorder: Final = Recorder()

@@ -1,0 +1,1 @@
+"""What a run compiled: one summary, computed once, and its renderings."""

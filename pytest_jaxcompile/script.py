@@ -1,0 +1,34 @@
+"""Counting in a script or notebook, without pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytest_jaxcompile.cold import start_cold
+from pytest_jaxcompile.log import CompileLog, Recording
+from pytest_jaxcompile.recorder import recorder
+from pytest_jaxcompile.selfcheck import require_supported
+
+
+@contextmanager
+def count_compiles(*, cold: bool = False) -> Iterator[CompileLog]:
+    """Count what JAX compiles in the block, on all threads.
+
+    Gives the same object as the fixture ``jax_compiles``; it can be read inside the
+    block and after it. With ``cold=True`` what user code had compiled is forgotten first.
+    Loads JAX. Raises :class:`UnsupportedJaxError` if the installed JAX cannot be read.
+    """
+    require_supported()
+    recorder.open(traces=True)
+    try:
+        if cold:
+            start_cold()
+        recording = Recording(recorder)
+        log = CompileLog(recording)
+        try:
+            yield log
+        finally:
+            recording.stop()
+    finally:
+        recorder.close(traces=True)
