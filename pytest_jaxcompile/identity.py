@@ -18,7 +18,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from pytest_jaxcompile import probe as probes
-from pytest_jaxcompile.probe import JAX, Probe, Stack
+from pytest_jaxcompile.probe import Probe
+from pytest_jaxcompile.stack import JAX, Stack
 
 _MAX_LAYERS = 16
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, overload
@@ -61,6 +62,8 @@ class Recording:
             return self._problem
         recorder = self.recorder
         recorder.check()
+        if not recorder.listening and "jax" in sys.modules:
+            return "JAX is loaded, but in a way that nobody could listen to it"
         if recorder.fault is not None:
             return f"pytest-jaxcompile itself failed while it read an event: {recorder.fault!r}"
         if recorder.disturbed != self._disturbed:
@@ -239,9 +242,8 @@ class Expectation:
         fail_fast: bool,
     ) -> None:
         functions = () if of is None else of if isinstance(of, (tuple, list)) else (of,)
-        self._view = log.all if kind == "all" else log
-        if functions:
-            self._view = self._view.of(*functions)  # type: ignore[arg-type]
+        self._recording = log._blocks
+        self._view = CompileView(self._recording, kind, tuple(map(Target, functions)))
         self._log = log
         self._least, self._most = least, most
         self._fail_fast = fail_fast
@@ -249,10 +251,10 @@ class Expectation:
 
     def __enter__(self) -> CompileView:
         self._log._ready()
-        start = self._log._recording.position
+        start = self._recording.position
         self._starts.append(start)
         if self._fail_fast and len(self._starts) == 1:
-            self._log._recording.recorder.watchers.append(self._watch)
+            self._recording.recorder.watchers.append(self._watch)
         return self._view._between(start, None)
 
     def __exit__(
@@ -264,10 +266,10 @@ class Expectation:
         __tracebackhide__ = True
         start = self._starts.pop()
         if self._fail_fast and not self._starts:
-            self._log._recording.recorder.watchers.remove(self._watch)
+            self._recording.recorder.watchers.remove(self._watch)
         if kind is None:
             self._log._ready()
-            self._judge(self._view._between(start, self._log._recording.position))
+            self._judge(self._view._between(start, self._recording.position))
 
     def _judge(self, seen: CompileView) -> None:
         __tracebackhide__ = True
@@ -278,7 +280,7 @@ class Expectation:
         __tracebackhide__ = True
         if self._most is None or not self._view._accepts(entry.function):
             return
-        accept = self._log._recording._accept
+        accept = self._recording._accept
         if accept is not None and not accept(entry):
             return
         for start in self._starts:
@@ -305,6 +307,11 @@ def judge(seen: CompileView, least: int | None, most: int | None) -> None:
 
 class CompileLog(CompileView):
     """A view that can be asked for expectations: the fixture, and what ``count_compiles`` gives."""
+
+    def __init__(self, recording: Recording, blocks: Recording | None = None) -> None:
+        super().__init__(recording)
+        self._blocks = blocks or recording
+        """What block expectations look at: in a test also its fixtures' setup."""
 
     def exactly(self, n: int, *, of: Of = None, fail_fast: bool = False) -> Expectation:
         """The block compiles ``n`` times. Raises :class:`CompileCountError` otherwise."""
@@ -340,8 +347,28 @@ class CompileLog(CompileView):
             expectation = Expectation(self, of, "user", None, None, False)
             with expectation as seen:
                 function(*call) if isinstance(call, tuple) else function(call)
-            counts.append(seen._between(seen._start, self._recording.position).count)
+            counts.append(seen._between(seen._start, self._blocks.position).count)
         return counts
+
+    def by_function(self) -> dict[str, list[Compilation]]:
+        """The records of each function, told apart by object."""
+        found: dict[str, list[Compilation]] = {}
+        for record in self:
+            found.setdefault(record.key, []).append(record)
+        return found
+
+    def by_name(self) -> dict[str, list[Compilation]]:
+        """The records of each ``module.qualname``."""
+        found: dict[str, list[Compilation]] = {}
+        for record in self:
+            found.setdefault(record.name, []).append(record)
+        return found
+
+    def stop(self) -> None:
+        """End the recording; the log can still be read."""
+        self._recording.stop()
+        if self._blocks is not self._recording:
+            self._blocks.stop()
 
     def _ready(self) -> None:
         """Raise if no expectation could be judged."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile import signature as signatures
-from pytest_jaxcompile.errors import CompileCountError
+from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
 from pytest_jaxcompile.explain import Story, differences
 from pytest_jaxcompile.hints import with_hints
 from pytest_jaxcompile.identity import Function, identify
@@ -22,11 +22,10 @@ from pytest_jaxcompile.probe import (
     LOWER_EVENT,
     TRACE_EVENT,
     Probe,
-    Stack,
-    jaxpr_of,
     probe,
 )
 from pytest_jaxcompile.records import Compilation, Reason, Signature
+from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.tap import Tap
 
 _MAX_STORIES: Final = 4096
@@ -150,6 +149,14 @@ class Recorder:
             tap.traces_lost = False
             self.incomplete += 1
         self._settle()
+
+    def trim(self, upto: int) -> int:
+        """Begin another list if no recording but the caller's reads this one; its new position."""
+        with self._lock:
+            if self._open > 1:
+                return upto
+            self.entries = self.entries[upto:]
+            return 0
 
     def new_story(self) -> None:
         """From here on nothing was compiled before: what a cold start means for reasons."""
@@ -325,11 +332,29 @@ class Recorder:
         for function, part in reversed(self._thread.last.values()):
             if function.defined_at == place or (not place and function.name == name):
                 return function, part
-        in_jax = not place or place.startswith(p.directory)
-        function = Function(
-            name, name, "?", place or None, in_jax, frozenset(), ("place", name, place), in_jax
-        )
-        return function, Signature()
+        if not place.startswith(p.directory):
+            return self._by_heap(name, place, p), Signature()
+        tokens: frozenset[Hashable] = frozenset()
+        return Function(name, name, "?", place, True, tokens, ("place", place), True), Signature()
+
+    def _by_heap(self, name: str, place: str, p: Probe) -> Function:
+        """A program of a function that was traced before anybody listened.
+
+        Raises :class:`CountUnavailableError` if several functions could be meant, or none.
+        """
+        found: dict[Hashable, Function] = {}
+        for jitted in p.live_jitted():
+            stack = Stack()
+            stack.fun, stack.info = p.inner(jitted), p.info(jitted)
+            function = identify(stack, p)
+            if place in (function.defined_at, "") and function.name == name:
+                found[function.story] = function
+        if len(found) != 1:
+            raise CountUnavailableError(
+                f"a program of {name}, defined at {place or 'an unknown place'}, compiled without a call "
+                f"that could be read, and {len(found)} functions could be meant"
+            )
+        return next(iter(found.values()))
 
     def _reasons(self, function: Function, signature: Signature) -> tuple[Reason, ...]:
         story = self._stories.get(function.story)

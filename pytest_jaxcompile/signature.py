@@ -10,7 +10,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from pytest_jaxcompile.identity import numbers, options_key
-from pytest_jaxcompile.probe import Probe, Stack, jaxpr_of
+from pytest_jaxcompile.probe import Probe
+from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.records import Leaf, Signature, Static, Tree
 
 _MAX_SHARED = 8192

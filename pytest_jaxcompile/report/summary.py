@@ -16,6 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from pytest_jaxcompile.records import Compilation, Reason
 
+OUTCOMES: Final = ("passed", "skipped", "xfailed", "xpassed", "failed", "error")
+"""Of a test, from good to bad; of several phases or runs of it the worst stays."""
+
 SCHEMA: Final = 1
 """Version of the JSON form; raised when a field changes its meaning or goes."""
 
@@ -61,6 +64,15 @@ class FunctionTotals:
     seconds: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
     """How often each kind was the first reason."""
+
+    def add(self, item: Item, sign: int = 1) -> None:
+        """Count one of its compilations; with ``sign=-1`` take it away."""
+        self.compilations += sign
+        self.again += sign * item.again
+        self.disk_hits += sign * item.disk_hit
+        self.seconds += sign * item.seconds
+        if item.reasons:
+            self.reasons[item.reasons[0].kind] += sign
 
 
 @dataclass(slots=True)
@@ -135,65 +147,34 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The documented form, sorted; see ``schema.json`` beside this module."""
-        order = sorted(range(len(self.functions)), key=lambda i: _function_key(self.functions[i]))
-        rank = {old: new for new, old in enumerate(order)}
-        users, ops = self.users(), self.ops()
-        return {
-            "schema": SCHEMA,
-            "complete": self.complete,
-            "environment": self.environment,
-            "started": self.started,
-            "seconds": self.seconds,
-            "totals": {
-                "compilations": sum(f.compilations for f in users),
-                "functions": len(users),
-                "again": sum(f.again for f in users),
-                "disk_hits": sum(f.disk_hits for f in (*users, *ops)),
-                "eager_ops": sum(f.compilations for f in ops),
-                "compile_seconds": self.compile_seconds,
-            },
-            "functions": [_function_json(self.functions[i]) for i in order],
-            "signatures": [json.loads(text) for text in self.signatures],
-            "tests": [
-                {
-                    "id": test.id,
-                    "outcome": test.outcome,
-                    "seconds": test.seconds,
-                    "compilations": [_item_json(item, rank) for item in test.compilations],
-                }
-                for test in sorted(self.tests, key=lambda test: test.id)
-            ],
-            "outside": [
-                {
-                    "place": place.place,
-                    "compilations": [_item_json(item, rank) for item in place.compilations],
-                }
-                for place in sorted(self.outside, key=lambda place: place.place)
-            ],
-            "notes": self.notes,
-        }
+        from pytest_jaxcompile.report import form
+
+        return form.listed(form.stream(self))  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Summary:
-        """Read what :meth:`to_json` wrote. Raises ``KeyError`` or ``TypeError`` for anything else."""
-        builder = Builder()
-        summary = builder.summary
-        summary.environment = dict(data["environment"])
-        summary.started, summary.seconds = data["started"], data["seconds"]
-        summary.complete = data["complete"]
-        summary.notes = dict(data["notes"])
-        summary.signatures = [_dumps(s) for s in data["signatures"]]
-        summary.functions = [
-            FunctionTotals(f["name"], f["qualname"], f["module"], f["defined_at"], f["eager_op"])
-            for f in data["functions"]
-        ]
-        for test in data["tests"]:
-            items = [builder.count(_item_of(c)) for c in test["compilations"]]
-            summary.tests.append(TestItem(test["id"], test["outcome"], test["seconds"], items))
-        for place in data["outside"]:
-            items = [builder.count(_item_of(c)) for c in place["compilations"]]
-            summary.outside.append(Outside(place["place"], items))
-        return summary
+        """Read what :meth:`to_json` wrote.
+
+        Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else. Fields that are
+        not known are left out.
+        """
+        from pytest_jaxcompile.report import form
+
+        return form.read(data)
+
+
+class Reasons:
+    """Makes reasons of their texts; reasons that are equal are kept once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[Any, ...], ...], tuple[Reason, ...]] = {}
+
+    def __call__(self, rows: Iterable[Iterable[Any]]) -> tuple[Reason, ...]:
+        key = tuple(map(tuple, rows))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple(Reason(*row) for row in key)
+        return found
 
 
 class Builder:
@@ -205,6 +186,7 @@ class Builder:
         self._signatures: dict[str, int] = {}
         self._tests: dict[str, TestItem] = {}
         self._outside: dict[str, Outside] = {}
+        self._reasons = Reasons()
 
     def test(self, nodeid: str, outcome: str, seconds: float, packet: Packet | None) -> None:
         """Add one phase of a test; phases of one test add up, the worst outcome stays."""
@@ -213,7 +195,7 @@ class Builder:
             test = self._tests[nodeid] = TestItem(nodeid, outcome, 0.0)
             self.summary.tests.append(test)
         test.seconds += seconds
-        if _WORSE.index(outcome) > _WORSE.index(test.outcome):
+        if OUTCOMES.index(outcome) > OUTCOMES.index(test.outcome):
             test.outcome = outcome
         if packet:
             test.compilations += self._read(packet)
@@ -229,39 +211,61 @@ class Builder:
     def outside(self, packet: Packet) -> None:
         """Add compilations that belong to no test; the packet names the place of each."""
         for place, item in zip(packet["places"], self._read(packet), strict=True):
-            found = self._outside.get(place)
-            if found is None:
-                found = self._outside[place] = Outside(place)
-                self.summary.outside.append(found)
-            found.compilations.append(item)
+            self._place(place).compilations.append(item)
+
+    def _place(self, place: str) -> Outside:
+        found = self._outside.get(place)
+        if found is None:
+            found = self._outside[place] = Outside(place)
+            self.summary.outside.append(found)
+        return found
 
     def count(self, item: Item, sign: int = 1) -> Item:
-        totals = self.summary.functions[item.function]
-        totals.compilations += sign
-        totals.again += sign * item.again
-        totals.disk_hits += sign * item.disk_hit
-        totals.seconds += sign * item.seconds
-        if item.reasons:
-            totals.reasons[item.reasons[0].kind] += sign
+        self.summary.functions[item.function].add(item, sign)
         return item
+
+    def take(self, other: Summary, workers: Mapping[str, str]) -> None:
+        """Add the tests of another summary, with its workers renamed."""
+        functions = [
+            self._function((f.name, f.qualname, f.module, f.defined_at, f.eager_op))
+            for f in other.functions
+        ]
+        signatures = [self._signature(text) for text in other.signatures]
+
+        def mine(items: Iterable[Item]) -> Iterator[Item]:
+            for item in items:
+                function, signature = functions[item.function], signatures[item.signature]
+                worker = workers.get(item.worker, item.worker)
+                yield self.count(
+                    item._replace(function=function, signature=signature, worker=worker)
+                )
+
+        for test in other.tests:
+            self.test(test.id, test.outcome, test.seconds, None)
+            self._tests[test.id].compilations += mine(test.compilations)
+        for place in other.outside:
+            self._place(place.place).compilations += mine(place.compilations)
 
     def _read(self, packet: Packet) -> Iterator[Item]:
         functions = [self._function(f) for f in packet["functions"]]
         signatures = [self._signature(s) for s in packet["signatures"]]
         worker = sys.intern(packet["worker"])
         for row in packet["rows"]:
-            function, signature, called_from, phase, *times, disk_hit, thread, reasons, start = row
+            function, signature, called_from, phase, *rest = row
+            trace, lower, compiling, disk_hit, thread, reasons, start = rest
             yield self.count(
                 Item(
                     functions[function],
                     signatures[signature],
                     called_from and sys.intern(called_from),
                     sys.intern(phase),
-                    *times,
+                    trace,
+                    lower,
+                    compiling,
                     disk_hit,
                     sys.intern(thread),
                     worker,
-                    tuple(Reason(*reason) for reason in reasons),
+                    self._reasons(reasons),
                     start,
                 )
             )
@@ -304,7 +308,7 @@ def pack(
         rows.append(
             [
                 functions.setdefault(function, len(functions)),
-                signatures.setdefault(_dumps(record.signature.to_json()), len(signatures)),
+                signatures.setdefault(compact(record.signature.to_json()), len(signatures)),
                 relative(record.called_from, root),
                 record.phase,
                 record.trace_seconds,
@@ -333,61 +337,5 @@ def relative(place: str | None, root: str) -> str | None:
     return place[len(prefix) :].replace(os.sep, "/") if place.startswith(prefix) else place
 
 
-_WORSE: Final = ("passed", "skipped", "xfailed", "xpassed", "failed", "error")
-
-
-def _dumps(value: Any) -> str:
+def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
-
-
-def _function_key(function: FunctionTotals) -> tuple[str, str, str, bool]:
-    return function.module, function.qualname, function.defined_at or "", function.eager_op
-
-
-def _function_json(function: FunctionTotals) -> dict[str, Any]:
-    return {
-        "name": function.name,
-        "qualname": function.qualname,
-        "module": function.module,
-        "defined_at": function.defined_at,
-        "eager_op": function.eager_op,
-        "compilations": function.compilations,
-        "again": function.again,
-        "disk_hits": function.disk_hits,
-        "seconds": function.seconds,
-        "reasons": {kind: n for kind, n in sorted(function.reasons.items()) if n},
-    }
-
-
-def _item_json(item: Item, rank: Mapping[int, int]) -> dict[str, Any]:
-    return {
-        "function": rank[item.function],
-        "signature": item.signature,
-        "called_from": item.called_from,
-        "phase": item.phase,
-        "trace_seconds": item.trace_seconds,
-        "lower_seconds": item.lower_seconds,
-        "compile_seconds": item.compile_seconds,
-        "disk_hit": item.disk_hit,
-        "thread": item.thread,
-        "worker": item.worker,
-        "reasons": [reason.to_json() for reason in item.reasons],
-        "start": item.start,
-    }
-
-
-def _item_of(data: Mapping[str, Any]) -> Item:
-    return Item(
-        data["function"],
-        data["signature"],
-        data["called_from"],
-        data["phase"],
-        data["trace_seconds"],
-        data["lower_seconds"],
-        data["compile_seconds"],
-        data["disk_hit"],
-        data["thread"],
-        data["worker"],
-        tuple(map(Reason.from_json, data["reasons"])),
-        data["start"],
-    )

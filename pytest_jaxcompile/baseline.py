@@ -1,0 +1,166 @@
+"""Counts per test and function, kept in the repository."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_jaxcompile import failure
+from pytest_jaxcompile.errors import CompileCountError
+from pytest_jaxcompile.log import CompileLog
+from pytest_jaxcompile.options import Options
+from pytest_jaxcompile.report.files import save
+from pytest_jaxcompile.report.summary import Summary
+
+if TYPE_CHECKING:
+    from pytest_jaxcompile.records import Compilation
+
+Counts = dict[str, dict[str, int]]
+
+HEADER: Final = "# pytest-jaxcompile baseline 1: compilations per test and function"
+ACCEPT: Final = "pytest --jax-compile-baseline={} --jax-compile-update-baseline"
+
+
+def dumps(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Sorted text: a test's id at the margin, below it a function per line."""
+    lines = [HEADER]
+    for nodeid in sorted(counts):
+        found = {name: n for name, n in counts[nodeid].items() if n}
+        if found:
+            lines.append(nodeid.replace("\n", "\\n"))
+            lines += [f"    {found[name]} {name}" for name in sorted(found)]
+    return "\n".join(lines) + "\n"
+
+
+def loads(text: str) -> Counts:
+    """Raises ``ValueError``, naming the line, for anything :func:`dumps` would not write."""
+    counts: Counts = {}
+    lines = text.splitlines()
+    if not lines or lines[0] != HEADER:
+        raise ValueError(f"line 1 is not {HEADER!r}")
+    nodeid = None
+    for number, line in enumerate(lines[1:], 2):
+        if not line.strip():
+            continue
+        if not line.startswith(" "):
+            nodeid = line.replace("\\n", "\n")
+            counts[nodeid] = {}
+            continue
+        n, _, name = line.strip().partition(" ")
+        if nodeid is None or not n.isdigit() or not name:
+            raise ValueError(f"line {number} is no '    COUNT FUNCTION' below a test: {line!r}")
+        counts[nodeid][name] = int(n)
+    return counts
+
+
+class Baseline:
+    """The baseline file of a run."""
+
+    def __init__(self, path: Path, counts: Counts, update: bool) -> None:
+        self.path = path
+        self.counts = counts
+        self.update = update
+        self.fewer: list[str] = []
+        self.gone: list[str] = []
+        self.written = False
+        self._collected: set[str] = set()
+        self._selected = False
+
+    @classmethod
+    def of(cls, options: Options, writing: bool) -> Baseline | None:
+        """Raises :class:`pytest.UsageError` for a file that is missing or broken."""
+        if options.baseline is None:
+            return None
+        accept = ACCEPT.format(options.baseline.name)
+        try:
+            counts = loads(options.baseline.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if not options.update_baseline:
+                raise pytest.UsageError(
+                    f"no baseline at {options.baseline}: make one with\n  {accept}"
+                ) from None
+            counts = {}
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(
+                f"the baseline {options.baseline} cannot be read: {error}\n"
+                f"Mend it, or delete it and make a new one with\n  {accept}"
+            ) from None
+        return cls(options.baseline, counts, options.update_baseline and writing)
+
+    def check(self, nodeid: str, log: CompileLog) -> None:
+        """Raise :class:`CompileCountError` if a function compiled more often than recorded."""
+        __tracebackhide__ = True
+        recorded = self.counts.get(nodeid, {})
+        more: list[str] = []
+        records: list[Compilation] = []
+        for name, found in log.by_name().items():
+            if len(found) > recorded.get(name, 0):
+                more.append(f"{name}: {recorded.get(name, 0)} recorded, {len(found)} now")
+                records += found
+        if more:
+            raise CompileCountError(
+                "compiles more than the baseline says: " + "; ".join(more) + "\n"
+                + "\n".join(failure.lines(records))
+                + f"\nIf this is meant, accept it with\n  {ACCEPT.format(self.path.name)}"
+            )
+
+    # -- the end of the run ---------------------------------------------------------------
+
+    def collected(self, nodeids: Iterable[str], selected: bool) -> None:
+        """Which tests there are, and whether some were left out by the command line."""
+        self._collected.update(nodeids)
+        self._selected = self._selected or selected
+
+    def finish(self, summary: Summary, session: pytest.Session) -> None:
+        """Find what compiles less or is gone; write the file if asked to."""
+        seen = {
+            test.id: _counts(test.compilations, summary)
+            for test in summary.tests
+            if test.outcome in ("passed", "xfailed", "xpassed")
+        }
+        if summary.complete and not self._selected:
+            self.gone = sorted(nodeid for nodeid in self.counts if self._is_gone(nodeid, session))
+        if self.update:
+            kept = {k: v for k, v in self.counts.items() if k not in self.gone}
+            self.counts = {**kept, **seen}
+            save(self.path, dumps(self.counts))
+            self.written = True
+            return
+        for nodeid, counts in sorted(seen.items()):
+            for name, n in sorted(self.counts.get(nodeid, {}).items()):
+                if counts.get(name, 0) < n:
+                    self.fewer.append(f"{nodeid}: {name} {n} -> {counts.get(name, 0)}")
+
+    def _is_gone(self, nodeid: str, session: pytest.Session) -> bool:
+        """Not collected, although its file was, or is no more."""
+        if nodeid in self._collected:
+            return False
+        file = nodeid.partition("::")[0]
+        if any(other.partition("::")[0] == file for other in self._collected):
+            return True
+        return not (session.config.rootpath / file).exists()
+
+    def lines(self) -> Iterator[str]:
+        if self.written:
+            yield f"baseline written: {self.path}"
+        if self.fewer:
+            yield f"{len(self.fewer)} counts are lower than the baseline:"
+            yield from (f"  {line}" for line in self.fewer[:20])
+        if self.gone and not self.written:
+            yield f"{len(self.gone)} tests of the baseline are gone:"
+            yield from (f"  {line}" for line in self.gone[:20])
+        if (self.fewer or self.gone) and not self.written:
+            yield f"Accept with: {ACCEPT.format(self.path.name)}"
+
+
+def _counts(items: list, summary: Summary) -> dict[str, int]:  # type: ignore[type-arg]
+    counts: Counter[str] = Counter()
+    for item in items:
+        function = summary.functions[item.function]
+        if item.phase == "call" and not function.eager_op:
+            counts[f"{function.module}.{function.qualname}"] += 1
+    return dict(counts)

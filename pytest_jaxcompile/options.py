@@ -1,0 +1,124 @@
+"""Flags and their ini twins: one table, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GROUP = "jaxcompile"
+COLD = ("functions", "all", "none")
+
+_PATHS = {
+    "json": "write everything recorded as JSON to PATH",
+    "html": "write one self-contained page to PATH (needs pytest-jaxcompile[html])",
+    "trace": "write Chrome trace events to PATH, for Perfetto",
+    "baseline": "compare compile counts per test and function with the file PATH: more is a failure",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Every flag defaults to None, so that its ini twin shows through."""
+    group = parser.getgroup(GROUP, "JAX compilations")
+    group.addoption(
+        "--jax-compile-report",
+        action="store_true",
+        default=None,
+        help="report what JAX compiled in this run, why again, and what it cost",
+    )
+    for name, text in _PATHS.items():
+        group.addoption(f"--jax-compile-{name}", metavar="PATH", default=None, help=text)
+    group.addoption(
+        "--jax-compile-update-baseline",
+        action="store_true",
+        default=None,
+        help="write the counts of this run to the baseline instead of comparing",
+    )
+    group.addoption(
+        "--jax-compile-limit",
+        metavar="N",
+        default=None,
+        help="fail a test in which one function compiles more than N times",
+    )
+    parser.addini("jax_compile_report", "twin of --jax-compile-report", type="bool", default=False)
+    for name in _PATHS:
+        parser.addini(f"jax_compile_{name}", f"twin of --jax-compile-{name}", default="")
+    parser.addini(
+        "jax_compile_update_baseline",
+        "twin of --jax-compile-update-baseline",
+        type="bool",
+        default=False,
+    )
+    parser.addini("jax_compile_limit", "twin of --jax-compile-limit", default="")
+    parser.addini(
+        "jax_compile_cold",
+        "what a test that counts forgets first: functions (users' functions, eager operations "
+        "stay warm), all (jax.clear_caches) or none",
+        default="functions",
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """What this run is asked for."""
+
+    report: bool = False
+    json: Path | None = None
+    html: Path | None = None
+    trace: Path | None = None
+    baseline: Path | None = None
+    update_baseline: bool = False
+    limit: int | None = None
+    cold: str = "functions"
+
+    @property
+    def summarises(self) -> bool:
+        """Whether the whole run is recorded, and not only tests that ask."""
+        return self.report or any((self.json, self.html, self.trace)) or self.checks_all
+
+    @property
+    def checks_all(self) -> bool:
+        """Whether every test is checked, so that every test starts cold."""
+        return self.baseline is not None or self.limit is not None
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Raises :class:`pytest.UsageError` for a value that makes no sense."""
+
+    def value(name: str) -> Any:
+        given = config.getoption(f"jax_compile_{name}")
+        return config.getini(f"jax_compile_{name}") if given is None else given
+
+    def path(name: str) -> Path | None:
+        given = config.getoption(f"jax_compile_{name}")
+        if given is not None:
+            return Path(config.invocation_params.dir, given)
+        text = config.getini(f"jax_compile_{name}")
+        return Path(config.inipath.parent if config.inipath else config.rootpath, text) if text else None
+
+    cold = config.getini("jax_compile_cold")
+    if cold not in COLD:
+        raise pytest.UsageError(f"jax_compile_cold = {cold!r}: must be one of {', '.join(COLD)}")
+    limit = value("limit")
+    if limit not in (None, ""):
+        try:
+            limit = int(limit)
+        except ValueError:
+            limit = -1
+        if limit < 0:
+            raise pytest.UsageError("--jax-compile-limit must be a number of compilations, 0 or more")
+    options = Options(
+        report=bool(value("report")),
+        json=path("json"),
+        html=path("html"),
+        trace=path("trace"),
+        baseline=path("baseline"),
+        update_baseline=bool(value("update_baseline")),
+        limit=None if limit == "" else limit,
+        cold=cold,
+    )
+    if options.update_baseline and options.baseline is None:
+        raise pytest.UsageError("--jax-compile-update-baseline needs --jax-compile-baseline=PATH")
+    return options

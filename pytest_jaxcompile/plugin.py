@@ -1,0 +1,75 @@
+"""The pytest plugin: options, the fixture, and nothing else until a run asks for more.
+
+Importing this module imports neither JAX nor the rest of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_jaxcompile.marker import HELP, NAME, demands
+from pytest_jaxcompile.options import Options, add_options, read_options
+
+if TYPE_CHECKING:
+    from pytest_jaxcompile.log import CompileLog
+    from pytest_jaxcompile.session import Session
+
+_OPTIONS = pytest.StashKey[Options]()
+_SESSION = pytest.StashKey["Session"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_jaxcompile import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", HELP)
+    options = config.stash[_OPTIONS] = read_options(config)
+    if options.summarises:
+        _session(config)
+
+
+def _session(config: pytest.Config) -> Session:
+    """The run's session; the first to ask makes it."""
+    session = config.stash.get(_SESSION, None)
+    if session is None:
+        from pytest_jaxcompile.session import Session
+
+        session = config.stash[_SESSION] = Session(config, config.stash[_OPTIONS])
+        config.pluginmanager.register(session, "jaxcompile-session")
+    return session
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        found = demands(item)
+        if found or NAME in getattr(item, "fixturenames", ()):
+            _session(config).watch(item, found)
+
+
+@pytest.fixture
+def jax_compiles(request: pytest.FixtureRequest) -> Iterator[CompileLog]:
+    """What the test makes JAX compile: counts per function, reasons, and expectations.
+
+    The test starts cold: what users' functions had compiled before is forgotten. The
+    fixture is a live sequence of the compilations of the test's call phase, with
+    ``.count``, ``.traces``, ``.lowerings``, ``.disk_hits``, ``.seconds``, ``.of(f)``,
+    ``.ops``, ``.all``, ``.explain()``, and block expectations:
+
+        with jax_compiles.exactly(2, of=f): ...
+        with jax_compiles.none(): ...
+        assert jax_compiles.per_call(f, [x3, x4, x3]) == [1, 1, 0]
+    """
+    session = _session(request.config)
+    yield session.log(request.node)
