@@ -1,268 +1,240 @@
-"""Why a function compiled again: the differences to the nearest earlier signature.
+"""What a function was compiled for before, and which of it is nearest.
 
-Pure code over records. All differences are found, the kinds that a user must
-change first come first, and one never hides another.
+Pure code over records. What a story keeps, and the work of a look into it, is bounded.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
-from operator import is_not
+from collections.abc import Hashable, Iterator
+from itertools import islice, repeat
 from typing import Final
 
-from pytest_jaxcompile.records import KINDS, Leaf, Reason, Signature, Static, Tree
+from pytest_jaxcompile.compare import differences, distance
+from pytest_jaxcompile.records import Signature
 
-_RANK: Final = {kind: rank for rank, kind in enumerate(KINDS)}
-_SINGLE: Final = (None, "single device")
-_LIMIT: Final = 16
-"""Differences of one kind that are told one by one; more are summed up."""
+__all__ = ["Lengths", "Story", "differences", "distance"]
+
+_RECENT: Final = 256
+"""Signatures that are kept to compare with; fewer of large ones, but some of any size."""
+_RECENT_LEAVES: Final = 16_384
+_RECENT_LEAST: Final = 8
+_SEEN: Final = 20_000
+"""Signatures that are known again, by their hash."""
+_LENGTHS: Final = 4096
+_LENGTHS_OF: Final = 32
+
+
+class Lengths:
+    """The sizes that one axis of an argument had, as long as its other axes never changed."""
+
+    __slots__ = ("_shape", "axis", "clear", "done", "more", "padded", "sizes")
+
+    def __init__(self) -> None:
+        self.clear = True
+        """Whether no more than one axis ever changed, and all sizes are numbers."""
+        self.axis: int | None = None
+        self.sizes: list[int] = []
+        """Sorted, each once."""
+        self.padded: set[int] = set()
+        """What they are when padded to powers of two."""
+        self.more = False
+        """Whether there were more sizes than are kept."""
+        self.done = 0
+        self._shape: tuple[int | str, ...] = ()
+
+    def add(self, shape: tuple[int | str, ...]) -> None:
+        if not self.clear:
+            return
+        if self.axis is None:
+            self._find_axis(shape)
+        else:
+            i = self.axis
+            rest, same = shape[:i] + shape[i + 1 :], self._shape[:i] + self._shape[i + 1 :]
+            self.clear = rest == same
+        if self.clear and self.axis is not None:
+            self._add_size(shape[self.axis])
+
+    def _find_axis(self, shape: tuple[int | str, ...]) -> None:
+        if not self._shape:
+            self._shape = shape
+        changed = [i for i, (a, b) in enumerate(zip(self._shape, shape, strict=True)) if a != b]
+        if len(changed) == 1:
+            self.axis = changed[0]
+            self._add_size(self._shape[self.axis])
+        self.clear = len(changed) <= 1
+
+    def _add_size(self, size: int | str) -> None:
+        if not isinstance(size, int):
+            self.clear = False
+            return
+        at = bisect_left(self.sizes, size)
+        if at < len(self.sizes) and self.sizes[at] == size:
+            return
+        self.padded.add(1 << (size - 1).bit_length() if size > 0 else 0)
+        if len(self.sizes) < _LENGTHS:
+            self.sizes.insert(at, size)
+        else:
+            self.more = True
 
 
 class Story:
     """The signatures that one function was compiled for, bounded in number."""
 
-    __slots__ = ("_recent", "_seen")
+    __slots__ = ("_count", "_index", "_leaves", "_lengths", "_recent", "_seen", "_unindexed")
 
-    def __init__(self, recent: int = 256, seen: int = 20_000) -> None:
-        self._recent: deque[Signature] = deque(maxlen=recent)
-        self._seen: deque[int] | set[int] = set()
+    def __init__(self) -> None:
+        self._recent: deque[Signature] = deque()
+        self._seen: set[int] = set()
+        self._count = 0
+        self._leaves = 0
+        self._index = _Index()
+        self._unindexed = 0
+        self._lengths: dict[tuple[str, int], Lengths] = {}
 
     def __len__(self) -> int:
+        """How many signatures are kept to compare with."""
         return len(self._recent)
-
-    def add(self, signature: Signature) -> None:
-        self._recent.appendleft(signature)
-        if len(self._seen) < 20_000:
-            self._seen.add(hash(signature))  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Signature]:
         """Most recent first."""
         return iter(self._recent)
 
+    def add(self, signature: Signature) -> None:
+        recent = self._recent
+        self._leaves += len(signature.leaves)
+        while len(recent) >= _RECENT or (
+            len(recent) >= _RECENT_LEAST and self._leaves > _RECENT_LEAVES
+        ):
+            oldest = recent.pop()
+            self._leaves -= len(oldest.leaves)
+            if self._unindexed > len(recent):
+                self._unindexed = len(recent)
+            else:
+                self._index.change(self._count - len(recent) - 1, oldest, -1)
+        recent.appendleft(signature)
+        self._count += 1
+        self._unindexed += 1
+        if len(self._seen) < _SEEN:
+            self._seen.add(hash(signature))
+
     def nearest(self, signature: Signature) -> Signature | None:
-        """The earlier signature with the fewest differences; the most recent of several."""
+        """The earlier signature with the fewest differences; the most recent of several.
+
+        One that was seen before is its own nearest, also if it is no longer kept.
+        """
+        recent = self._recent
         if hash(signature) in self._seen:
             return signature
-        best, least = None, -1
-        for earlier in self._recent:
-            n = distance(earlier, signature, least)
-            if best is None or n < least:
-                best, least = earlier, n
-                if n <= 1:
-                    break
-        return best
+        if not recent:
+            return None
+        best, least = 0, distance(recent[0], signature)
+        if least <= 1 or len(recent) == 1:
+            return recent[0]
+        for age in reversed(range(self._unindexed)):
+            self._index.change(self._count - age - 1, recent[age], 1)
+        self._unindexed = 0
+        # A look at one is dear, a bound for all of them cheap: look in the order of the bounds.
+        bounds = self._index.bounds(self._count, len(recent), signature)
+        level = min(bounds)
+        while level < least or (level == least and best > 0):
+            age = bounds.find(level)
+            while age >= 0 and (level < least or age < best):
+                n = distance(recent[age], signature, least + (age < best))
+                if n < least or (n == least and age < best):
+                    best, least = age, n
+                age = bounds.find(level, age + 1)
+            level += 1
+        return recent[best]
+
+    def lengths(self, path: str, now: tuple[int | str, ...]) -> Lengths:
+        """The sizes of an argument until ``now``, which is not in the story yet.
+
+        Counts on from the last time it was asked for the argument, over what is kept: between
+        two differences of a shape there were none that the first had not counted.
+        """
+        rank = len(now)
+        key = (path, rank)
+        found = self._lengths.get(key)
+        if found is None:
+            found = Lengths()
+            if len(self._lengths) < _LENGTHS_OF:
+                self._lengths[key] = found
+        paths, at = None, None
+        for signature in islice(self._recent, self._count - found.done):
+            if signature.paths is not paths:
+                paths = signature.paths
+                at = paths.index(path) if path in paths else None
+            if at is not None and len(signature.leaves[at].shape) == rank:
+                found.add(signature.leaves[at].shape)
+        found.add(now)
+        found.done = self._count
+        return found
 
 
-def distance(a: Signature, b: Signature, limit: int = -1) -> int:
-    """How many differences :func:`differences` would tell; may stop counting past ``limit``."""
-    n = 0
-    if a.context != b.context:
-        n += sum(1 for _ in _config(a, b)) or a.transform == b.transform
-    if a.options != b.options:
-        n += len({name for name, _ in set(a.options) ^ set(b.options)})
-    n += a.transform != b.transform
-    if a.static != b.static:
-        n += len({name for name, _ in set(a.static) ^ set(b.static)})
-    if a.call_form != b.call_form:
-        n += len({name for name, _ in set(a.call_form) ^ set(b.call_form)})
-    if a.tree is not b.tree and a.tree != b.tree:
-        n += sum(1 for _ in _tree_differences(a.tree, b.tree))
-    if 0 <= limit < n:
-        return n
-    found = False
-    for _, before, after in _changed_leaves(a, b):
-        kinds = sum(1 for _ in _leaf_differences(before, after, False))
-        n += kinds
-        found = found or kinds > 0
-    if a.devices != b.devices and not found:
-        n += 1
-    return n
+class _Index:
+    """For each value of each column, such as the leaf of a path, the signatures that have it.
 
+    A set of signatures is one number with a byte for each: adding such numbers counts for all
+    of them at once, in how many columns they agree with another signature.
+    """
 
-def differences(before: Signature, after: Signature) -> tuple[Reason, ...]:
-    """Every difference between two signatures of one function, ranked. Empty if they are equal."""
-    found: list[Reason] = []
-    found += _named("jit_options", before.options, after.options)
-    found += _config(before, after)
-    if before.transform != after.transform:
-        found.append(
-            Reason("transform", None, _transform(before.transform), _transform(after.transform))
+    __slots__ = ("_having", "_layouts")
+
+    _COLUMNS = 250
+    """As many as a byte can count; what is not counted only makes a bound lower."""
+
+    def __init__(self) -> None:
+        self._having: dict[Hashable, int] = {}
+        self._layouts: dict[tuple[Hashable, ...], int] = {}
+
+    def change(self, number: int, signature: Signature, sign: int) -> None:
+        """Put in (1) or take out (-1) the signature that was the ``number``-th of the story."""
+        change = sign << 8 * (number % _RECENT)
+        names, values = self._columns(signature)
+        _change(self._layouts, names, change)
+        for value in values:
+            _change(self._having, value, change)
+
+    def bounds(self, count: int, kept: int, signature: Signature) -> bytes:
+        """For each signature, most recent first, how many differences there are at least."""
+        names, values = self._columns(signature)
+        own = set(names)
+        # The three columns that every signature has are in no layout.
+        total = sum(
+            having * (3 + (len(names) if layout == names else len(own.intersection(layout))))
+            for layout, having in self._layouts.items()
         )
-    moved = [name for name, _, _ in _changed(before.call_form, after.call_form)]
-    found += [
-        Reason("tree", path, old, new)
-        for path, old, new in _tree_differences(before.tree, after.tree)
-        if path not in moved or (old != "absent" and new != "absent")
-    ]
-    found += _static(before, after, moved)
-    found += [
-        Reason("call_form", name, old or "absent", new or "absent")
-        for name, old, new in _changed(before.call_form, after.call_form)
-        if not _extra(before, after, name)
-    ]
-    moved_devices = before.devices != after.devices
-    for path, old, new in _changed_leaves(before, after):
-        found += [Reason(k, path or None, x, y) for k, x, y in _leaf_differences(old, new, moved_devices)]
-    kinds = {reason.kind for reason in found}
-    if moved_devices and before.devices and after.devices:
-        by_default = any(r.kind == "config" and "default_device" in (r.after or "") + (r.before or "") for r in found)
-        if not by_default and kinds.isdisjoint({"device", "sharding"}):
-            found.append(Reason("device", None, before.devices, after.devices))
-    if not found and before.context != after.context:
-        found.append(Reason("config", None, "another trace context", "a trace context without a name"))
-    found.sort(key=lambda reason: _RANK[reason.kind])
-    return tuple(_summed(found))
+        total -= sum(map(self._having.get, values, repeat(0)))
+        slots = total.to_bytes(_RECENT, "little")
+        newest = (count - 1) % _RECENT
+        return (slots[newest::-1] + slots[:newest:-1])[:kept]
+
+    def _columns(self, s: Signature) -> tuple[tuple[Hashable, ...], list[Hashable]]:
+        """Names of columns, of which none can differ without a difference, and their values."""
+        paths: tuple[Hashable, ...] = s.paths[: self._COLUMNS]
+        if len({*s.paths, ""}) <= len(s.paths):
+            # Without a path of its own, a leaf is compared with the same place of like programs.
+            whole = hash((s.paths, s.transform))
+            paths = tuple((whole, i) for i in range(len(paths)))
+        static = s.static[: self._COLUMNS - len(paths)]
+        names = (*paths, *[("static", name) for name, _ in static])
+        values: list[Hashable] = list(zip(paths, s.leaves, strict=False))
+        values += static
+        values += [
+            ("options", s.options),
+            ("transform", s.transform),
+            ("call", s.tree, s.call_form),
+        ]
+        return names, values
 
 
-def _summed(reasons: Iterable[Reason]) -> Iterator[Reason]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason.kind] = counts.get(reason.kind, 0) + 1
-        if counts[reason.kind] <= _LIMIT:
-            yield reason
-
-
-def _changed(
-    before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]
-) -> Iterator[tuple[str, str | None, str | None]]:
-    if before == after:
-        return
-    old, new = dict(before), dict(after)
-    for name in dict.fromkeys((*old, *new)):
-        if old.get(name) != new.get(name):
-            yield name, old.get(name), new.get(name)
-
-
-def _named(kind: str, before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> Iterator[Reason]:
-    for name, old, new in _changed(before, after):
-        yield Reason(
-            kind,  # type: ignore[arg-type]
-            None,
-            f"{name}={old}" if old is not None else f"no {name}",
-            f"{name}={new}" if new is not None else f"no {name}",
-        )
-
-
-def _config(before: Signature, after: Signature) -> Iterator[Reason]:
-    if before.context == after.context:
-        return
-    opposite = {"True": "False", "False": "True"}
-    for name, old, new in _changed(before.config, after.config):
-        if before.transform != after.transform and not name.startswith("jax_"):
-            continue  # the contexts of a transformation are JAX's own doing
-        old = old if old is not None else opposite.get(new or "", "default")
-        new = new if new is not None else opposite.get(old, "default")
-        yield Reason("config", None, f"{name}={old}", f"{name}={new}")
-
-
-def _extra(before: Signature, after: Signature, name: str) -> bool:
-    """Whether ``name`` is one of ``*args`` or ``**kwargs``: more of them is another structure."""
-    return name not in dict(before.call_form) or name not in dict(after.call_form)
-
-
-def _static(before: Signature, after: Signature, moved: list[str]) -> Iterator[Reason]:
-    old, new = dict(before.static), dict(after.static)
-    for name in dict.fromkeys((*old, *new)):
-        a, b = old.get(name), new.get(name)
-        if a is None or b is None:
-            if name not in moved:
-                yield Reason("static_value", name, a.text if a else "absent", b.text if b else "absent")
-        elif (a.type, a.compares, a.key) != (b.type, b.compares, b.key):
-            yield Reason("static_value", name, *_told_apart(a, b))
-
-
-def _told_apart(a: Static, b: Static) -> tuple[str, str]:
-    """Two texts that differ, also where both objects read the same."""
-    if a.text != b.text:
-        return a.text, b.text
-    if a.type != b.type:
-        return f"{a.text} ({a.type})", f"{b.text} ({b.type})"
-    return a.text, f"{b.text}, another object"
-
-
-def _transform(transform: tuple[str, ...]) -> str:
-    return " of ".join(transform) if transform else "a plain call"
-
-
-def _changed_leaves(a: Signature, b: Signature) -> Iterator[tuple[str, Leaf, Leaf]]:
-    if a.paths is b.paths or a.paths == b.paths:
-        if a.leaves is b.leaves:
-            return
-        for index, differs in enumerate(map(is_not, a.leaves, b.leaves)):
-            if differs and a.leaves[index] != b.leaves[index]:
-                yield a.paths[index], a.leaves[index], b.leaves[index]
-        return
-    if a.transform != b.transform:
-        return
-    new = dict(zip(b.paths, b.leaves, strict=True))
-    for path, leaf in zip(a.paths, a.leaves, strict=True):
-        other = new.get(path)
-        if path and other is not None and other != leaf:
-            yield path, leaf, other
-
-
-def _leaf_differences(a: Leaf, b: Leaf, moved: bool) -> Iterator[tuple[str, str, str]]:  # type: ignore[return]
-    if a.shape != b.shape:
-        yield "shape", _shape(a), _shape(b)
-    if a.dtype != b.dtype:
-        yield "dtype", a.dtype, b.dtype
-    if a.weak_type != b.weak_type:
-        yield "weak_type", *(f"{'weak' if x.weak_type else 'strong'} {x.dtype}" for x in (a, b))
-    if a.sharding != b.sharding and (a.sharding not in _SINGLE or b.sharding not in _SINGLE):
-        yield "sharding", _layout(a), _layout(b)
-    elif a.devices != b.devices and (a.committed and b.committed or moved):
-        yield "device", a.devices or "the default device", b.devices or "the default device"
-    if a.committed != b.committed:
-        yield "commitment", *("committed" if x.committed else "uncommitted" for x in (a, b))
-
-
-def _shape(leaf: Leaf) -> str:
-    return f"({', '.join(map(str, leaf.shape))}{',' if len(leaf.shape) == 1 else ''})"
-
-
-def _layout(leaf: Leaf) -> str:
-    return f"{leaf.sharding} on {leaf.devices}" if leaf.sharding else "unsharded"
-
-
-def _tree_differences(a: Tree, b: Tree, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Where two structures part: (path, before, after), as deep as they can be told apart."""
-    if a is b or a == b:
-        return
-    if isinstance(a, str) or isinstance(b, str):
-        yield path, _node(a), _node(b)
-        return
-    kind, metadata, names, children = a
-    other_kind, other_metadata, other_names, other_children = b
-    if kind != other_kind:
-        yield path, kind, other_kind
-        return
-    if kind == "call":
-        old, new = dict(zip(names, children, strict=True)), dict(zip(other_names, other_children, strict=True))
-        for name in dict.fromkeys((*names, *other_names)):
-            if name not in old or name not in new:
-                yield name, *("absent" if name not in tree else _node(tree[name]) for tree in (old, new))
-            else:
-                yield from _tree_differences(old[name], new[name], name)
-        return
-    if metadata != other_metadata:
-        yield path, *_told_apart(metadata, other_metadata)
-    if names != other_names:
-        yield path, _members(kind, names, other_names), _members(kind, other_names, names)
-        return
-    for name, child, other in zip(names, children, other_children, strict=True):
-        yield from _tree_differences(child, other, path + name)
-
-
-def _node(tree: Tree) -> str:
-    if isinstance(tree, str):
-        return "an array" if tree == "*" else tree
-    return str(tree[0])
-
-
-def _members(kind: str, names: tuple[str, ...], others: tuple[str, ...]) -> str:
-    if kind in ("list", "tuple"):
-        return f"{kind} of {len(names)}"
-    missing = [name for name in names if name not in set(others)]
-    shown = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
-    return f"{kind} of {len(names)}" + (f" with {shown}" if shown else "")
+def _change(
+    sets: dict[Hashable, int] | dict[tuple[Hashable, ...], int], key: Hashable, by: int
+) -> None:
+    left = sets.get(key, 0) + by  # type: ignore[call-overload, arg-type]
+    if left:
+        sets[key] = left  # type: ignore[index]
+    else:
+        del sets[key]

@@ -61,7 +61,7 @@ def line(record: Compilation) -> str:
     origin = " [from disk]" if record.disk_hit else ""
     op = "eager op " if record.eager_op else ""
     thread = "" if record.thread == "MainThread" else f" on thread {record.thread}"
-    return f"{op}{record.function}{record.signature}{origin}{place}{thread}  {why(record.reasons)}"
+    return f"{op}{record.call}{origin}{place}{thread}  {why(record.reasons)}"
 
 
 def why(reasons: Sequence[Reason]) -> str:
@@ -70,7 +70,9 @@ def why(reasons: Sequence[Reason]) -> str:
         return "first compilation"
     shown = "; ".join(map(str, reasons[:_REASONS_SHOWN]))
     more = len(reasons) - _REASONS_SHOWN
-    return f"{shown}; {more} more differences" if more > 0 else shown
+    if more <= 0:
+        return shown
+    return f"{shown}; {more} more difference{'' if more == 1 else 's'}"
 
 
 def _beside(others: Iterable[Compilation], too_few: bool) -> Iterator[str]:

@@ -217,12 +217,18 @@ class Probe:
         JAX's fast dispatch caches are emptied for all functions; those of the others
         fill again without compiling, because the executables stay in the slower caches.
         """
-        cache = type(self._pjit._cpp_pjit_cache_fun_only)
-        cache.clear_all()
-        traces = self._trace_cache()
+        type(self._pjit._cpp_pjit_cache_fun_only).clear_all()
+        evict = self._trace_cache()
         for fun in self._traced_functions():
             if is_users(fun):
-                traces(fun)
+                evict(fun)
+                if self.version < (0, 5):
+                    self.jax.jit(fun)._clear_cache()
+        if self.version < (0, 5):
+            # There, ``clear_all`` does nothing from its second call on.
+            for jitted in self.live_jitted():
+                if type(jitted) is self.jitted_types[0] and is_users(self.inner(jitted)):
+                    jitted._clear_cache()
         self._pjit._infer_params_cached.cache_clear()
         for mapped in list(getattr(self._api, "_pmap_cache_clears", ())):
             mapped._cache_clear()

@@ -6,6 +6,7 @@ a frame alive. Every record knows its JSON form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -78,6 +79,34 @@ class Static(NamedTuple):
     key: int
     """Equal for equal values: the hash, or the number of the object."""
 
+    # Equal hashes do not make equal values: hash(-1) == hash(-2). The text tells them apart,
+    # but for the addresses in it.
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Static) or tuple(self[1:]) != tuple(other[1:]):
+            return False
+        if self.compares == "identity" or self.text == other.text:
+            return True
+        return without_addresses(self.text) == without_addresses(other.text)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        text = "" if self.compares == "identity" else without_addresses(self.text)
+        return hash((text, *self[1:]))
+
+
+def without_addresses(text: str) -> str:
+    """A ``repr`` without what differs between two objects that read the same."""
+    return _ADDRESS.sub("", text) if "0x" in text else text
+
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
 
 Tree: TypeAlias = "str | tuple[Any, ...]"
 """``"*"`` for a leaf, ``"None"``, or ``(node type, metadata, child names, children)``."""
@@ -143,6 +172,14 @@ class Signature:
     """Transformations of the jitted function, outermost first."""
     devices: str | None = None
     """The devices the executable was built for."""
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # Asked for several times, and dear for large trees.
+        if not self._hash:
+            parts = tuple(getattr(self, name) for name in self.__match_args__)
+            object.__setattr__(self, "_hash", hash(parts))
+        return self._hash
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -152,9 +189,12 @@ class Signature:
         shown = [str(leaf) for leaf in self.leaves[:6]]
         if len(self.leaves) > 6:
             shown.append(f"... {len(self.leaves) - 6} more")
-        shown += [f"{name}={value.text}" for name, value in self.static]
-        text = f"({', '.join(shown)})"
-        return ".".join((*self.transform, text)) if self.transform else text
+        shown += [f"{name}={_brief(value.text)}" for name, value in self.static]
+        return f"({', '.join(shown)})"
+
+    def call(self, function: str) -> str:
+        """How a call of ``function`` reads, such as ``vmap of f(f32[3,2])``."""
+        return " of ".join((*self.transform, f"{function}{self}"))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -189,7 +229,9 @@ class Reason:
 
     kind: Kind
     argument: str | None = None
-    """The path of the argument, such as ``params['w']``; ``None`` if it is no argument's."""
+    """The path of the argument, such as ``params['w']``; ``None`` if it is no argument's.
+
+    Where very many differ in one kind, the last reason of it gives their number instead."""
     before: str | None = None
     after: str | None = None
     hint: str | None = None
@@ -259,8 +301,13 @@ class Compilation:
         """``module.qualname``, as ``of=`` accepts it."""
         return f"{self.module}.{self.qualname}"
 
+    @property
+    def call(self) -> str:
+        """The call as it reads, such as ``f(f32[3], k=2)`` or ``vmap of f(f32[3,2])``."""
+        return self.signature.call(self.function)
+
     def __str__(self) -> str:
-        text = f"{self.function}{self.signature}"
+        text = self.call
         if self.disk_hit:
             text += " [from disk]"
         return f"{text} at {self.called_from}" if self.called_from else text

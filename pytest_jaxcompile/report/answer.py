@@ -39,7 +39,9 @@ def again(summary: Summary) -> list[Again]:
         kinds = Counter(item.reasons[0].kind for item in items)
         ranked = tuple(sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0])))
         found.append(Again(function, len(items), _seconds(items), ranked))
-    return sorted(found, key=lambda a: (-a.seconds, -a.times, full_name(summary.functions[a.function])))
+    return sorted(
+        found, key=lambda a: (-a.seconds, -a.times, full_name(summary.functions[a.function]))
+    )
 
 
 def advice(summary: Summary) -> list[Advice]:
@@ -57,12 +59,14 @@ def advice(summary: Summary) -> list[Advice]:
 
 
 def workers(summary: Summary) -> int:
-    """How many processes compiled; at least 1."""
-    return len({item.worker for item in summary.items()}) or 1
+    """How many processes ran tests, as far as is known; at least 1."""
+    told = summary.environment.get("workers")
+    seen = len({item.worker for item in summary.items()})
+    return max(1, seen, told if isinstance(told, int) else 0)
 
 
 def share(summary: Summary) -> float | None:
-    """Compiling as a part of the time of all processes that compiled; ``None`` without a run time."""
+    """Compiling as a part of the time of all processes; ``None`` if that is not known."""
     capacity = summary.seconds * workers(summary)
     return summary.compile_seconds / capacity if capacity > 0 else None
 

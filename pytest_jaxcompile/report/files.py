@@ -124,16 +124,16 @@ _dumps = json.JSONEncoder(separators=(", ", ": ")).encode
 
 
 def _lines(value: Any, indent: str = "") -> Iterator[str]:
-    """JSON text of ``value`` in pieces: each iterator in it one element per line."""
+    """JSON text of ``value`` in pieces: of each :class:`Parts` in it one element per line."""
     inner = indent + " "
-    if isinstance(value, dict) and any(isinstance(part, Iterator) for part in value.values()):
+    if isinstance(value, dict) and any(isinstance(part, form.Parts) for part in value.values()):
         opening, closing = "{", "}"
         parts: Iterable[tuple[str, Any]] = ((f"{_dumps(k)}: ", part) for k, part in value.items())
-    elif isinstance(value, Iterator):
+    elif isinstance(value, form.Parts):
         opening, closing = "[", "]"
         parts = (("", part) for part in value)
     else:
-        yield _dumps(value)
+        yield value if isinstance(value, form.Encoded) else _dumps(value)
         return
     before = opening
     for name, part in parts:

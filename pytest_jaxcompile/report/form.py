@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ _REASON_TEXTS: Final = ("argument", "before", "after", "hint")
 
 
 def stream(summary: Summary) -> dict[str, Any]:
-    """The JSON form, with iterators for its long lists.
+    """The JSON form, with :class:`Parts` for its long lists.
 
     Totals are counted anew in the order in which they are written, so that a file that is
     read and written again stays the same to the last digit. Raises ``TypeError`` or
@@ -41,7 +40,10 @@ def stream(summary: Summary) -> dict[str, Any]:
     totals, functions = _recount(summary, chain(*(t.compilations for t in tests), *loose))
     used = sorted({item.signature for item in summary.items()}, key=summary.signatures.__getitem__)
     signatures = {old: new for new, old in enumerate(used)}
-    items = partial(_items, functions=functions, signatures=signatures)
+
+    def items(found: Iterable[Item]) -> Parts:
+        return Parts(_items(found, functions, signatures))
+
     return {
         "schema": SCHEMA,
         "complete": summary.complete,
@@ -49,9 +51,9 @@ def stream(summary: Summary) -> dict[str, Any]:
         "started": summary.started,
         "seconds": summary.seconds,
         "totals": _totals(totals),
-        "functions": map(_function, totals),
-        "signatures": (json.loads(summary.signatures[index]) for index in used),
-        "tests": (
+        "functions": Parts(map(_function, totals)),
+        "signatures": Parts(Encoded(summary.signatures[index]) for index in used),
+        "tests": Parts(
             {
                 "id": test.id,
                 "outcome": test.outcome,
@@ -60,7 +62,7 @@ def stream(summary: Summary) -> dict[str, Any]:
             }
             for test in tests
         ),
-        "outside": (
+        "outside": Parts(
             {"place": place.place, "compilations": items(found)}
             for place, found in zip(outside, loose, strict=True)
         ),
@@ -68,9 +70,29 @@ def stream(summary: Summary) -> dict[str, Any]:
     }
 
 
+class Parts:
+    """A list that is made while it is read, once."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: Iterable[Any]) -> None:
+        self._made = made
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._made)
+
+
+class Encoded(str):
+    """What is JSON text already."""
+
+    __slots__ = ()
+
+
 def listed(value: Any) -> Any:
-    """``value`` with every iterator in it turned into a list."""
-    if isinstance(value, Iterator):
+    """``value`` with all :class:`Parts` in it as lists, and :class:`Encoded` text as its value."""
+    if isinstance(value, Encoded):
+        return json.loads(value)
+    if isinstance(value, Parts):
         return [listed(part) for part in value]
     if isinstance(value, dict):
         return {name: listed(part) for name, part in value.items()}

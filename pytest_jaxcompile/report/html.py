@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_jaxcompile.records import Kind, short_dtype
 from pytest_jaxcompile.report import answer
-from pytest_jaxcompile.report.summary import Item, Summary
+from pytest_jaxcompile.report.summary import FunctionTotals, Item, Summary
 
 _SCRIPTS: Final = ("model.js", "picture.js", "tables.js")
 _LEAVES_SHOWN: Final = 200
@@ -64,13 +64,15 @@ def render(summary: Summary) -> str:
     )
     script = "\n".join(map(_asset, _SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string(_asset("report.html")).render(
+    page = environment.from_string(_asset("report.html")).render(
         _answers(summary),
         style=Markup(_asset("report.css")),
         script=Markup(script),
         script_hash=digest,
         data=Markup(embeddable(_page(summary))),
     )
+    # A path that is no Unicode holds lone surrogates, which no file in UTF-8 can.
+    return page.encode("utf-8", "backslashreplace").decode()
 
 
 def embeddable(value: Any) -> str:
@@ -98,7 +100,9 @@ def _answers(summary: Summary) -> dict[str, Any]:
         "started": _moment(summary.started),
         "seconds": summary.seconds,
         "complete": summary.complete,
-        "environment": [(key, _shown(value)) for key, value in summary.environment.items()],
+        "environment": [
+            (key, _shown(value)) for key, value in summary.environment.items() if value
+        ],
         "notes": [(key, _shown(value)) for key, value in summary.notes.items()],
         "compile_seconds": summary.compile_seconds,
         "share": part,
@@ -138,6 +142,8 @@ def _moment(seconds: float) -> str | None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
@@ -166,11 +172,7 @@ def _page(summary: Summary) -> dict[str, Any]:
     ends = [item.start + item.seconds for item, _ in owned]
     return {
         "seconds": max([summary.seconds, *(end - base for end in ends)]),
-        "functions": [
-            [f.name, f.module, f.qualname, f.defined_at, f.eager_op, f.compilations]
-            + [f.again, f.disk_hits, f.seconds, {k: n for k, n in f.reasons.items() if n}]
-            for f in summary.functions
-        ],
+        "functions": [_function(function) for function in summary.functions],
         "signatures": [_signature(json.loads(text), texts) for text in summary.signatures],
         "owners": [[t.id, t.outcome, t.seconds] for t in summary.tests]
         + [[place.place, None, None] for place in summary.outside],
@@ -179,6 +181,21 @@ def _page(summary: Summary) -> dict[str, Any]:
         "kinds": {kind: list(look) for kind, look in KINDS.items()},
         "texts": texts.all(),
     }
+
+
+def _function(function: FunctionTotals) -> list[Any]:
+    return [
+        function.name,
+        function.module,
+        function.qualname,
+        function.defined_at,
+        function.eager_op,
+        function.compilations,
+        function.again,
+        function.disk_hits,
+        function.seconds,
+        {kind: times for kind, times in function.reasons.items() if times},
+    ]
 
 
 def _places(summary: Summary) -> list[list[Item]]:

@@ -32,7 +32,6 @@ for (const item of items) {
 const KINDS = { first: ["1", "grey", "solid", "nothing of the function was compiled before: its first, a cold start, or another process"] };
 Object.assign(KINDS, data.kinds);
 const usedKinds = Object.keys(KINDS).filter((kind) => items.some((item) => item.kind === kind));
-const manyWorkers = new Set(items.map((item) => item.worker)).size > 1;
 
 const state = { f: null, owner: null, kind: null, eager: false, table: "functions", open: new Set() };
 

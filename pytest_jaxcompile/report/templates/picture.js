@@ -1,4 +1,4 @@
-const LANES = 25, VERSIONS_SHOWN = 24, COLUMNS_SHOWN = 48;
+const LANES = 16, VERSIONS_SHOWN = 24, COLUMNS_SHOWN = 48;
 const view = { from: 0, to: Math.max(data.seconds, 1e-6), lanes: LANES };
 const whole = { from: 0, to: view.to };
 const mine = functions.filter((f) => !f.eager && f.compilations).sort((a, b) => b.seconds - a.seconds || a.index - b.index);
@@ -49,7 +49,7 @@ function buildLanes() {
   strips.axis = axis;
   const more = byId("more-lanes"), left = mine.length - view.lanes;
   more.hidden = left <= 0;
-  more.textContent = `Show ${Math.min(left, LANES)} of ${count(left, "more function")}`;
+  more.textContent = left > LANES ? `Show ${LANES} of ${count(left, "more function")}` : `Show ${count(left, "more function")}`;
 }
 
 function drawLanes() {
@@ -78,7 +78,7 @@ function pattern(context, colour, texture) {
     pen.beginPath();
     for (const shift of [-6, 0, 6]) { pen.moveTo(shift, 6); pen.lineTo(shift + 6, 0); }
     pen.stroke();
-  } else pen.fillRect(2, 2, 2, 2);
+  } else pen.fillRect(0, 2, 6, 2);
   return context.createPattern(tile, "repeat");
 }
 
@@ -219,7 +219,7 @@ function drawVersions() {
   section.hidden = !f;
   if (!f) return;
   const order = [...new Set(f.items.map((item) => item.signature))];
-  byId("versions-title").replaceChildren(make("span", { class: "name", text: `${f.module}.${f.qualname}` }));
+  byId("versions-title").replaceChildren("Versions of ", make("span", { class: "name", text: `${f.module}.${f.qualname}` }));
   byId("versions-about").textContent = `${count(f.compilations, "compilation")}, ${f.again.toLocaleString("en")} again, `
     + `${count(order.length, "version")}, ${duration(f.seconds)}${f.defined ? `, defined at ${f.defined}` : ""}`;
   byId("versions-advice").replaceChildren(...data.advice.filter(([index]) => index === f.index)

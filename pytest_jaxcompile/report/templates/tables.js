@@ -1,4 +1,4 @@
-const CHUNK = 100;
+const CHUNK = 50;
 const tables = {
   functions: { sort: "seconds", down: true, filter: "", rows: CHUNK },
   tests: { sort: "spent", down: true, filter: "", rows: CHUNK },
@@ -56,7 +56,7 @@ function timeCell(seconds, most, note) {
 function functionCell(f) {
   return make("td", { class: "text" }, make("button", { type: "button", class: "link name", text: f.qualname, title: "Show its versions and its compilations",
     onclick: () => { chooseFunction(f, false); narrow({ f }); } }),
-  make("span", { class: "sub", text: f.eager ? `${f.module}, eager op` : f.module }));
+  make("span", { class: "beside", text: f.eager ? `${f.module}, eager op` : f.module }));
 }
 
 function outcomeCell(o) {
@@ -159,11 +159,17 @@ function drawTable() {
   const body = byId("table").tBodies[0], shown = rows.slice(0, settings.rows);
   body.replaceChildren(...shown.flatMap((row) => tableRows(row, columns)));
   const seconds = rows.reduce((sum, row) => sum + (row.spent ?? row.seconds), 0);
-  byId("shown").textContent = `${count(rows.length, state.table.slice(0, -1))}, ${duration(seconds)} of compiling${shown.length < rows.length ? `; the first ${shown.length} are shown` : ""}`;
+  byId("shown").textContent = `${counted(rows)}, ${duration(seconds)} of compiling${shown.length < rows.length ? `; the first ${shown.length} are shown` : ""}`;
   const more = byId("more-rows"), left = rows.length - shown.length;
   more.hidden = left <= 0;
   more.textContent = `Show ${Math.min(left, CHUNK)} more`;
   drawChips();
+}
+
+function counted(rows) {
+  if (state.table !== "tests") return count(rows.length, state.table.slice(0, -1));
+  const places = rows.filter((row) => row.outcome === null).length;
+  return count(rows.length - places, "test") + (places ? ` and ${count(places, "place")} outside tests` : "");
 }
 
 function heading(column, settings) {
