@@ -103,7 +103,9 @@ class Baseline:
                 records += found
         if more:
             raise CompileCountError(
-                "compiles more than the baseline says: " + "; ".join(more) + "\n"
+                "compiles more than the baseline says: "
+                + "; ".join(more)
+                + "\n"
                 + "\n".join(failure.lines(records))
                 + f"\nIf this is meant, accept it with\n  {ACCEPT.format(self.path.name)}"
             )

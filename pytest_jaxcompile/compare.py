@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import groupby, islice
 from operator import ne
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ _LIMIT: Final = 32
 _LONG: Final = 64
 
 _Pairs: TypeAlias = tuple[tuple[str, str], ...]
+_Statics: TypeAlias = tuple[tuple[str, Static], ...]
 _Difference: TypeAlias = tuple[Kind, str | None, Any, Any]
 """Kind, argument, and what to tell of before and after: text, or what :data:`_TEXT` reads."""
 
@@ -29,8 +30,9 @@ def differences(before: Signature, after: Signature) -> tuple[Reason, ...]:
     for kind, group in groupby(found, key=lambda difference: difference[0]):
         text = _TEXT.get(kind)
         for _, argument, old, new in islice(group, _LIMIT):
-            texts = (text(old), text(new)) if text else (old, new)
-            reasons.append(Reason(kind, argument or None, *texts))
+            if text:
+                old, new = text(old), text(new)  # noqa: PLW2901
+            reasons.append(Reason(kind, argument or None, old, new))
         more = sum(1 for _ in group)
         if more:
             reasons.append(Reason(kind, f"{more} more argument{'' if more == 1 else 's'}"))
@@ -45,7 +47,7 @@ def distance(before: Signature, after: Signature, limit: int | None = None) -> i
     distance of at least ``limit`` may be told too low, but never below ``limit``.
     """
     if limit is not None and before.paths == after.paths and before.transform == after.transform:
-        leaves = sum(map(ne, before.leaves, after.leaves))
+        leaves: int = sum(map(ne, before.leaves, after.leaves))
         if leaves >= limit:
             return leaves
     n = len(_differences(before, after))
@@ -57,18 +59,44 @@ def distance(before: Signature, after: Signature, limit: int | None = None) -> i
 
 
 def _differences(before: Signature, after: Signature) -> list[_Difference]:
+    found = _of_program(before, after)
+    found += _of_call(before, after)
+    rebuilt = before.devices != after.devices
+    for path, old, new in _changed_leaves(before, after):
+        for kind in _leaf_kinds(old, new, rebuilt):
+            found.append((kind, path, old, new))
+    if rebuilt and before.devices and after.devices and not _explains_devices(found):
+        found.append(("device", None, _on(before.devices), _on(after.devices)))
+    if not found:
+        found += _unnamed(before, after)
+    return found
+
+
+def _of_program(before: Signature, after: Signature) -> list[_Difference]:
     found: list[_Difference] = []
     if before.options != after.options:
         found += _options(before, after)
     if before.context != after.context:
         found += _config(before, after)
+    old, new = _transform(before), _transform(after)
     if before.transform != after.transform:
-        texts = (_transform(before.transform), _transform(after.transform))
-        found.append(("transform", None, *texts))
+        found.append(("transform", None, old, new))
     elif before.transform and len(before.leaves) != len(after.leaves):
         # Such as the backward pass with respect to another argument.
-        arrays = (f"{_transform(s.transform)} with {len(s.leaves)} arrays" for s in (before, after))
-        found.append(("transform", None, *arrays))
+        numbers = len(before.leaves), len(after.leaves)
+        found.append(
+            (
+                "transform",
+                None,
+                f"{old} with {numbers[0]} arrays",
+                f"{new} with {numbers[1]} arrays",
+            )
+        )
+    return found
+
+
+def _of_call(before: Signature, after: Signature) -> list[_Difference]:
+    found: list[_Difference] = []
     moved: dict[str, tuple[str, str]] = {}
     if before.call_form != after.call_form:
         moved = _moved(before.call_form, after.call_form)
@@ -79,15 +107,7 @@ def _differences(before: Signature, after: Signature) -> list[_Difference]:
             if path not in moved or "absent" not in (old, new):
                 found.append(("tree", path, old, new))
     if before.static != after.static:
-        found += _static(before, after, moved)
-    rebuilt = before.devices != after.devices
-    for path, old_leaf, new_leaf in _changed_leaves(before, after):
-        for kind in _leaf_kinds(old_leaf, new_leaf, rebuilt):
-            found.append((kind, path, old_leaf, new_leaf))
-    if rebuilt and before.devices and after.devices and not _explains_devices(found):
-        found.append(("device", None, _on(before.devices), _on(after.devices)))
-    if not found:
-        found += _unnamed(before, after)
+        found += _static(before.static, after.static, moved)
     return found
 
 
@@ -133,8 +153,8 @@ _PASSES: Final = {
 }
 
 
-def _transform(transform: tuple[str, ...]) -> str:
-    return " of ".join(_PASSES.get(name, name) for name in transform) or "a plain call"
+def _transform(signature: Signature) -> str:
+    return " of ".join(_PASSES.get(name, name) for name in signature.transform) or "a plain call"
 
 
 def _moved(before: _Pairs, after: _Pairs) -> dict[str, tuple[str, str]]:
@@ -146,17 +166,15 @@ def _moved(before: _Pairs, after: _Pairs) -> dict[str, tuple[str, str]]:
     }
 
 
-def _static(before: Signature, after: Signature, moved: object) -> Iterator[_Difference]:
-    assert isinstance(moved, dict)
-    old, new = dict(before.static), dict(after.static)
+def _static(before: _Statics, after: _Statics, moved: Collection[str]) -> Iterator[_Difference]:
+    old, new = dict(before), dict(after)
     for name in dict.fromkeys((*old, *new)):
         a, b = old.get(name), new.get(name)
         if a is not None and b is not None:
             if a != b:
                 yield "static_value", name, *_told_apart(a, b)
         elif name not in moved:
-            texts = (static.text if static else "absent" for static in (a, b))
-            yield "static_value", name, *texts
+            yield "static_value", name, a.text if a else "absent", b.text if b else "absent"
 
 
 def _told_apart(a: Static, b: Static, prefix: str = "") -> tuple[str, str]:
@@ -282,10 +300,8 @@ def _tree(a: Tree, b: Tree, path: str = "") -> Iterator[tuple[str, str, str]]:
         if isinstance(metadata, Static) and isinstance(other_metadata, Static):
             yield path, *_told_apart(metadata, other_metadata, f"{kind} with metadata ")
         else:
-            yield (
-                path,
-                *(f"{kind} with{'' if m else 'out'} metadata" for m in (metadata, other_metadata)),
-            )
+            old, new = ("with" if m is not None else "without" for m in (metadata, other_metadata))
+            yield path, f"{kind} {old} metadata", f"{kind} {new} metadata"
     if names != other_names:
         yield path, _members(kind, names, other_names), _members(kind, other_names, names)
         return
@@ -299,7 +315,7 @@ def _arguments(a: tuple[Any, ...], b: tuple[Any, ...]) -> Iterator[tuple[str, st
         if name in old and name in new:
             yield from _tree(old[name], new[name], name)
         else:
-            yield name, *(_node(tree[name]) if name in tree else "absent" for tree in (old, new))
+            yield name, _node(old.get(name, "absent")), _node(new.get(name, "absent"))
 
 
 def _node(tree: Tree) -> str:

@@ -52,6 +52,7 @@ class TraceContext:
             self._memo = memo = (fingerprint, tuple(changed))
         return memo
 
+
 def _text(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, str)):
         return str(value)

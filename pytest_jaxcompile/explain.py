@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Iterator
 from itertools import islice, repeat
-from typing import Final
+from typing import Any, Final
 
 from pytest_jaxcompile.compare import differences, distance
 from pytest_jaxcompile.records import Signature
@@ -138,7 +138,7 @@ class Story:
         # A look at one is dear, a bound for all of them cheap: look in the order of the bounds.
         bounds = self._index.bounds(self._count, len(recent), signature)
         level = min(bounds)
-        while level < least or (level == least and best > 0):
+        while level <= _Index.MOST and (level < least or (level == least and best > 0)):
             age = bounds.find(level)
             while age >= 0 and (level < least or age < best):
                 n = distance(recent[age], signature, least + (age < best))
@@ -182,8 +182,8 @@ class _Index:
 
     __slots__ = ("_having", "_layouts")
 
-    _COLUMNS = 250
-    """As many as a byte can count; what is not counted only makes a bound lower."""
+    MOST: Final = 255
+    """What a byte can count."""
 
     def __init__(self) -> None:
         self._having: dict[Hashable, int] = {}
@@ -213,28 +213,24 @@ class _Index:
 
     def _columns(self, s: Signature) -> tuple[tuple[Hashable, ...], list[Hashable]]:
         """Names of columns, of which none can differ without a difference, and their values."""
-        paths: tuple[Hashable, ...] = s.paths[: self._COLUMNS]
-        if len({*s.paths, ""}) <= len(s.paths):
+        paths: tuple[Hashable, ...] = s.paths
+        if len(paths) + len(s.static) > self.MOST - 3:
+            return (), self._always(s)  # a bound may be too low, and few of this size are kept
+        if len({*paths, ""}) <= len(paths):
             # Without a path of its own, a leaf is compared with the same place of like programs.
-            whole = hash((s.paths, s.transform))
+            whole = hash((paths, s.transform))
             paths = tuple((whole, i) for i in range(len(paths)))
-        static = s.static[: self._COLUMNS - len(paths)]
-        names = (*paths, *[("static", name) for name, _ in static])
-        values: list[Hashable] = list(zip(paths, s.leaves, strict=False))
-        values += static
-        values += [
-            ("options", s.options),
-            ("transform", s.transform),
-            ("call", s.tree, s.call_form),
-        ]
-        return names, values
+        names = (*paths, *[("static", name) for name, _ in s.static])
+        return names, [*zip(paths, s.leaves, strict=True), *s.static, *self._always(s)]
+
+    @staticmethod
+    def _always(s: Signature) -> list[Hashable]:
+        return [("options", s.options), ("transform", s.transform), ("call", s.tree, s.call_form)]
 
 
-def _change(
-    sets: dict[Hashable, int] | dict[tuple[Hashable, ...], int], key: Hashable, by: int
-) -> None:
-    left = sets.get(key, 0) + by  # type: ignore[call-overload, arg-type]
+def _change(sets: dict[Any, int], key: Hashable, by: int) -> None:
+    left = sets.get(key, 0) + by
     if left:
-        sets[key] = left  # type: ignore[index]
+        sets[key] = left
     else:
         del sets[key]

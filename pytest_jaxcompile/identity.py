@@ -118,7 +118,7 @@ def identify(stack: Stack, p: Probe) -> Function:
     """The function whose call is on the stack."""
     fun = stack.fun
     found = list(layers(fun, p.jitted_types))
-    outer = _wrapper(stack, found, p)
+    outer = _wrapper(stack)
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
     number = numbers.of(fun)
@@ -144,7 +144,7 @@ def identify(stack: Stack, p: Probe) -> Function:
     )
 
 
-def _wrapper(stack: Stack, found: list[Any], p: Probe) -> Any:
+def _wrapper(stack: Stack) -> Any:
     """The object through which a library made the call and that stands for one function.
 
     Needed where a library jits one function of its own for many of the user's
@@ -169,7 +169,8 @@ def describe(found: list[Any]) -> tuple[str, str, str, str | None]:
     source = function or named
     module = getattr(source, "__module__", None) or "?"
     qualname = getattr(source, "__qualname__", named.__name__)
-    code = getattr(function or getattr(type(found[-1]), "__call__", None), "__code__", None)
+    body = function or vars(type(found[-1])).get("__call__")
+    code = getattr(body, "__code__", None)
     defined_at = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
     return (source if function else named).__name__, qualname, module, defined_at
 

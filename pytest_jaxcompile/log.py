@@ -11,8 +11,8 @@ from pytest_jaxcompile import failure
 from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError, UnknownFunctionError
 from pytest_jaxcompile.identity import Function, Target
 from pytest_jaxcompile.probe import probe
-from pytest_jaxcompile.records import Compilation
 from pytest_jaxcompile.recorder import Entry, Recorder
+from pytest_jaxcompile.records import Compilation
 
 Kind: TypeAlias = Literal["user", "ops", "all"]
 Of: TypeAlias = "Callable[..., Any] | str | Sequence[Callable[..., Any] | str] | None"
@@ -78,8 +78,9 @@ class Recording:
             return self._traces_problem
         if self.recorder.incomplete != self._incomplete:
             return (
-                "the log records that count traces were switched off (a disabled logger, logging.disable, "
-                "or jax_explain_cache_misses set to False), so some may have been missed"
+                "the log records that count traces were switched off (a disabled logger, "
+                "logging.disable, or jax_explain_cache_misses set to False), so some may "
+                "have been missed"
             )
         return None
 
@@ -109,8 +110,8 @@ class CompileView(Sequence[Compilation]):
     # -- numbers ------------------------------------------------------------------
 
     @property
-    def count(self) -> int:
-        """Executables obtained: built by XLA or loaded from the persistent cache; failures excluded."""
+    def count(self) -> int:  # type: ignore[override]  # the name the field uses
+        """Executables obtained, built by XLA or loaded from the persistent cache."""
         return len(self._records())
 
     @property
@@ -237,9 +238,10 @@ class Expectation:
         log: CompileLog,
         of: Of,
         kind: Kind,
-        least: int | None,
-        most: int | None,
-        fail_fast: bool,
+        *,
+        least: int | None = None,
+        most: int | None = None,
+        fail_fast: bool = False,
     ) -> None:
         functions = () if of is None else of if isinstance(of, (tuple, list)) else (of,)
         self._recording = log._blocks
@@ -315,24 +317,26 @@ class CompileLog(CompileView):
 
     def exactly(self, n: int, *, of: Of = None, fail_fast: bool = False) -> Expectation:
         """The block compiles ``n`` times. Raises :class:`CompileCountError` otherwise."""
-        return Expectation(self, of, "user", _checked(n), n, fail_fast)
+        return Expectation(self, of, "user", least=_checked(n), most=n, fail_fast=fail_fast)
 
     def at_most(self, n: int, *, of: Of = None, fail_fast: bool = False) -> Expectation:
         """The block compiles ``n`` times or less."""
-        return Expectation(self, of, "user", None, _checked(n), fail_fast)
+        return Expectation(self, of, "user", most=_checked(n), fail_fast=fail_fast)
 
     def at_least(self, n: int, *, of: Of = None) -> Expectation:
         """The block compiles ``n`` times or more."""
-        return Expectation(self, of, "user", _checked(n), None, False)
+        return Expectation(self, of, "user", least=_checked(n))
 
     def none(self, *, of: Of = None) -> Expectation:
         """Nothing compiles in the block, eager operations included unless ``of`` narrows it.
 
         Raises :class:`CompileCountError` at the call that compiles.
         """
-        return Expectation(self, of, "user" if of is not None else "all", None, 0, True)
+        return Expectation(self, of, "user" if of is not None else "all", most=0, fail_fast=True)
 
-    def per_call(self, function: Callable[..., Any], calls: Iterable[Any], *, of: Of = None) -> list[int]:
+    def per_call(
+        self, function: Callable[..., Any], calls: Iterable[Any], *, of: Of = None
+    ) -> list[int]:
         """Call ``function`` once for each of ``calls``, and tell how often each call compiled.
 
         A tuple in ``calls`` is several positional arguments, anything else one. Counts the
@@ -344,7 +348,7 @@ class CompileLog(CompileView):
             of = function
         counts = []
         for call in calls:
-            expectation = Expectation(self, of, "user", None, None, False)
+            expectation = Expectation(self, of, "user")
             with expectation as seen:
                 function(*call) if isinstance(call, tuple) else function(call)
             counts.append(seen._between(seen._start, self._blocks.position).count)
@@ -388,5 +392,3 @@ def _checked(n: int) -> int:
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise TypeError(f"a number of compilations is a non-negative int, not {n!r}")
     return n
-
-

@@ -15,7 +15,7 @@ _PATHS = {
     "json": "write everything recorded as JSON to PATH",
     "html": "write one self-contained page to PATH (needs pytest-jaxcompile[html])",
     "trace": "write Chrome trace events to PATH, for Perfetto",
-    "baseline": "compare compile counts per test and function with the file PATH: more is a failure",
+    "baseline": "compare counts per test and function with the file PATH: more is a failure",
 }
 
 
@@ -96,7 +96,11 @@ def read_options(config: pytest.Config) -> Options:
         if given is not None:
             return Path(config.invocation_params.dir, given)
         text = config.getini(f"jax_compile_{name}")
-        return Path(config.inipath.parent if config.inipath else config.rootpath, text) if text else None
+        return (
+            Path(config.inipath.parent if config.inipath else config.rootpath, text)
+            if text
+            else None
+        )
 
     cold = config.getini("jax_compile_cold")
     if cold not in COLD:
@@ -108,7 +112,9 @@ def read_options(config: pytest.Config) -> Options:
         except ValueError:
             limit = -1
         if limit < 0:
-            raise pytest.UsageError("--jax-compile-limit must be a number of compilations, 0 or more")
+            raise pytest.UsageError(
+                "--jax-compile-limit must be a number of compilations, 0 or more"
+            )
     options = Options(
         report=bool(value("report")),
         json=path("json"),

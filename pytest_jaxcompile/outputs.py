@@ -35,7 +35,9 @@ class Outputs:
                 try:
                     files.check_writable(path)
                 except OSError as error:
-                    raise pytest.UsageError(f"cannot write {path}: {error.strerror or error}") from None
+                    raise pytest.UsageError(
+                        f"cannot write {path}: {error.strerror or error}"
+                    ) from None
         if options.html and importlib.util.find_spec("jinja2") is None:
             raise pytest.UsageError("--jax-compile-html needs: pip install pytest-jaxcompile[html]")
 

@@ -5,7 +5,6 @@ Importing this module imports neither JAX nor the rest of the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def jax_compiles(request: pytest.FixtureRequest) -> Iterator[CompileLog]:
+def jax_compiles(request: pytest.FixtureRequest) -> CompileLog:
     """What the test makes JAX compile: counts per function, reasons, and expectations.
 
     The test starts cold: what users' functions had compiled before is forgotten. The
@@ -72,4 +71,4 @@ def jax_compiles(request: pytest.FixtureRequest) -> Iterator[CompileLog]:
         assert jax_compiles.per_call(f, [x3, x4, x3]) == [1, 1, 0]
     """
     session = _session(request.config)
-    yield session.log(request.node)
+    return session.log(request.node)

@@ -27,6 +27,7 @@ LOWER_EVENT: Final = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE_EVENT: Final = "/jax/core/compile/backend_compile_duration"
 DISK_HIT_EVENT: Final = "/jax/compilation_cache/cache_hits"
 
+
 class Probe:
     """The installed JAX, as far as we read it. Make one with :func:`probe`."""
 
@@ -152,6 +153,13 @@ class Probe:
         code = getattr(maker, "__code__", None)
         return code is not None and not {"jit", "pjit"}.isdisjoint(code.co_names)
 
+    def _jitted_under(self, value: Any) -> Iterator[Any]:
+        """The functions of jitted objects that ``value`` is, or wraps."""
+        for _ in range(8):
+            if type(value) is self.jitted_types[0]:
+                yield self.inner(value)
+            value = getattr(value, "__dict__", {}).get("__wrapped__")
+
     def _jitted_in(self, module: Any) -> frozenset[int]:
         """Ids of the functions that the module's jitted objects hold; modules keep them alive."""
         name = module.__name__
@@ -160,12 +168,7 @@ class Probe:
             for value in list(vars(module).values()):
                 members = vars(value).values() if isinstance(value, type) else (value,)
                 for member in members:
-                    depth = 0
-                    while member is not None and depth < 8:
-                        if type(member) is self.jitted_types[0]:
-                            found.add(id(self.inner(member)))
-                        member = getattr(member, "__dict__", {}).get("__wrapped__")
-                        depth += 1
+                    found |= {id(fun) for fun in self._jitted_under(member)}
             self._owned[name] = frozenset(found)
         return self._owned[name]
 
@@ -223,7 +226,8 @@ class Probe:
             if is_users(fun):
                 evict(fun)
                 if self.version < (0, 5):
-                    self.jax.jit(fun)._clear_cache()
+                    made: Any = self.jax.jit(fun)
+                    made._clear_cache()
         if self.version < (0, 5):
             # There, ``clear_all`` does nothing from its second call on.
             for jitted in self.live_jitted():
@@ -241,7 +245,9 @@ class Probe:
         cache = self._cache_of_traces()
         evict = getattr(cache, "evict_weakref", None) or getattr(cache, "evict_function", None)
         if evict is None:
-            raise UnsupportedJaxError(self.jax.__version__, ["no way to forget one function's traces"])
+            raise UnsupportedJaxError(
+                self.jax.__version__, ["no way to forget one function's traces"]
+            )
         return evict  # type: ignore[no-any-return]
 
     def _cache_of_traces(self) -> Any:
@@ -261,7 +267,6 @@ def _cells(function: Any) -> list[tuple[str, Any]]:
     return [(n, c.cell_contents) for n, c in zip(names, function.__closure__ or (), strict=True)]
 
 
-
 _lock = threading.Lock()
 _probe: Probe | None = None
 
@@ -273,4 +278,3 @@ def probe() -> Probe:
         if _probe is None or sys.modules.get("jax") is not _probe.jax:
             _probe = Probe()
         return _probe
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -51,7 +52,12 @@ class Attached:
 
     def put(self, owner: Any, value: Any) -> None:
         key = id(owner)
-        self._kept[key] = (weakref.ref(owner, lambda _, k=key: self._kept.pop(k, None)), value)
+        self._kept[key] = (weakref.ref(owner, functools.partial(self._drop, key)), value)
+
+    def _drop(self, key: int, ref: weakref.ref[Any]) -> None:
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] is ref:
+            del self._kept[key]
 
     def get(self, owner: Any) -> Any:
         kept = self._kept.get(id(owner))
@@ -65,7 +71,9 @@ class _Thread(threading.local):
         self.disk_hit = False
         self.traced: dict[Hashable, tuple[float, float]] = {}
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
-        self.last: OrderedDict[tuple[str, str, str | None], tuple[Function, Signature]] = OrderedDict()
+        self.last: OrderedDict[tuple[str, str, str | None], tuple[Function, Signature]] = (
+            OrderedDict()
+        )
         self.pending: list[tuple[Any, Entry]] = []
 
     def remember(self, function: Function, part: Signature) -> None:
@@ -234,7 +242,7 @@ class Recorder:
             return
         ended, pending[own:] = pending[own:], []
         for index, (entry, trace) in enumerate(ended):
-            if (stack.finished if index == 0 else _filled(entry)):
+            if stack.finished if index == 0 else _filled(entry):
                 self._append(trace)
 
     def _settle(self) -> None:
@@ -351,8 +359,8 @@ class Recorder:
                 found[function.story] = function
         if len(found) != 1:
             raise CountUnavailableError(
-                f"a program of {name}, defined at {place or 'an unknown place'}, compiled without a call "
-                f"that could be read, and {len(found)} functions could be meant"
+                f"a program of {name}, defined at {place or 'an unknown place'}, compiled without "
+                f"a call that could be read, and {len(found)} functions could be meant"
             )
         return next(iter(found.values()))
 
@@ -370,7 +378,10 @@ class Recorder:
             elif not reasons:
                 reasons = (Reason("evicted", None, None, None),)
             reasons = with_hints(reasons, signature, earlier, function.name)
-        for stories, key in ((self._stories, function.story), (self._definitions, function.definition)):
+        for stories, key in (
+            (self._stories, function.story),
+            (self._definitions, function.definition),
+        ):
             stories.setdefault(key, Story()).add(signature)
             stories.move_to_end(key)
             if len(stories) > _MAX_STORIES:

@@ -30,7 +30,7 @@ _result: tuple[object, list[str]] | None = None
 
 
 def require_supported() -> None:
-    """Raise :class:`UnsupportedJaxError`, naming what changed, unless the JAX loaded can be read."""
+    """Raise :class:`UnsupportedJaxError`, naming what changed, unless JAX can be read."""
     found = changes()
     if found:
         import jax

@@ -40,7 +40,7 @@ class Session:
         self.config = config
         self.options = options
         self.is_worker = hasattr(config, "workerinput")
-        self.worker = config.workerinput["workerid"] if self.is_worker else "main"
+        self.worker: str = getattr(config, "workerinput", {}).get("workerid", "main")
         self.builder = Builder()
         self.started = time.time()
         self.lost = False
@@ -148,7 +148,11 @@ class Session:
         with self._strays.of_test(item.nodeid):
             if log is None:
                 return (yield)
-            watchers = [log.at_most(d.most, of=d.of or None, fail_fast=True) for d in demands if d.fail_fast and d.most is not None]
+            watchers = [
+                log.at_most(d.most, of=d.of or None, fail_fast=True)
+                for d in demands
+                if d.fail_fast and d.most is not None
+            ]
             for watcher in watchers:
                 watcher.__enter__()
             try:
@@ -179,13 +183,13 @@ class Session:
             self.baseline.check(item.nodeid, log)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+    def pytest_runtest_teardown(self) -> Generator[None, None, None]:
         recorder.phase = "teardown"
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
-        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+        self, fixturedef: pytest.FixtureDef[Any]
     ) -> Generator[None, object, object]:
         """What a shared fixture compiles belongs to no single test."""
         if fixturedef.scope == "function":
@@ -202,7 +206,11 @@ class Session:
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         recorder.scope = None
-        recorder.phase = f"import of {collector.nodeid}" if isinstance(collector, pytest.Module) else "collection"
+        recorder.phase = (
+            f"import of {collector.nodeid}"
+            if isinstance(collector, pytest.Module)
+            else "collection"
+        )
         try:
             return (yield)
         finally:
@@ -214,18 +222,20 @@ class Session:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        failed = call.excinfo is not None and call.excinfo.errisinstance(CompileCountError)
-        if failed:
-            _end_on_users_line(call.excinfo)
+        error = call.excinfo
+        if error is not None and not error.errisinstance(CompileCountError):
+            error = None
+        if error is not None:
+            _end_on_users_line(error)
         report = yield
         packet = self._take(item.nodeid)
         if packet is not None and self.options.summarises:
             setattr(report, _ATTRIBUTE, packet)
-        if failed:
-            setattr(report, _FAILURE, _place(item, call.excinfo))
-            if not any(str(entry.path) == str(item.path) for entry in call.excinfo.traceback):
+        if error is not None:
+            setattr(report, _FAILURE, _place(item, error))
+            if not any(str(entry.path) == str(item.path) for entry in error.traceback):
                 # A marker's demand failed: there is no line of the test to show.
-                report.longrepr = call.excinfo.getrepr(style="value")
+                report.longrepr = error.getrepr(style="value")
         if call.when == "teardown":
             self._properties(item, report)
             self._end(item)
@@ -266,7 +276,9 @@ class Session:
                 mine.append(entry.compilation)
                 self._seen.append(entry)
             else:
-                place = entry.phase if entry.phase != "after" else f"thread that outlived {entry.scope}"
+                place = (
+                    entry.phase if entry.phase != "after" else f"thread that outlived {entry.scope}"
+                )
                 self._outside.append((place, entry))
         return pack(mine, self._root, self.worker) if mine else None
 
@@ -291,7 +303,9 @@ class Session:
             self.builder.forget(report.nodeid)
             return
         outcome = _outcome(report)
-        self.builder.test(report.nodeid, outcome, report.duration, getattr(report, _ATTRIBUTE, None))
+        self.builder.test(
+            report.nodeid, outcome, report.duration, getattr(report, _ATTRIBUTE, None)
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
@@ -325,7 +339,10 @@ class Session:
         if not self.outputs.write(summary) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._unusable is not None:
-            warnings.warn(pytest.PytestWarning(f"no JAX compilations were recorded: {self._unusable}"), stacklevel=1)
+            warnings.warn(
+                pytest.PytestWarning(f"no JAX compilations were recorded: {self._unusable}"),
+                stacklevel=1,
+            )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.is_worker:
@@ -339,8 +356,6 @@ def _outcome(report: pytest.TestReport) -> str:
     if report.failed and report.when != "call":
         return "error"
     return report.outcome
-
-
 
 
 def _end_on_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> None:

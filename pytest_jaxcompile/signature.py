@@ -11,8 +11,8 @@ from typing import Any
 
 from pytest_jaxcompile.identity import numbers, options_key
 from pytest_jaxcompile.probe import Probe
-from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.records import Leaf, Signature, Static, Tree
+from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 _MAX_SHARED = 8192
 _shared: dict[Hashable, Any] = {}
@@ -56,7 +56,9 @@ def of_call(stack: Stack, p: Probe) -> Signature:
         else:
             dynamic_names.append(name)
     given = {name for name, _ in form}
-    form += [(name, "default") for name, has_default in parameters if has_default and name not in given]
+    form += [
+        (name, "default") for name, has_default in parameters if has_default and name not in given
+    ]
     tree = _call_tree(stack, p, dynamic, dynamic_names)
     return Signature(
         tree=_share(tree),
@@ -81,7 +83,9 @@ def complete(base: Signature, stack: Stack, p: Probe) -> Signature:
             paths = _share(_paths(jaxpr, len(avals)))
     elif stack.args is not None:  # pmap until 0.7: no jaxpr of the call is on the stack
         values = p.jax.tree_util.tree_leaves((stack.args, stack.kwargs))
-        avals = [p.jax.typeof(v) if hasattr(p.jax, "typeof") else p.jax.core.get_aval(v) for v in values]
+        avals = [
+            p.jax.typeof(v) if hasattr(p.jax, "typeof") else p.jax.core.get_aval(v) for v in values
+        ]
         leaves = _share(tuple(map(_Leaves().of, avals, values)))
         paths = _share(_mapped_paths(stack, p))
     fingerprint, config = p.context()
@@ -117,7 +121,9 @@ def static_of(value: Any) -> Static:
     text = _text(value)
     if key is None:
         key = hash(text)
-    return Static(text, f"{kind.__module__}.{kind.__qualname__}", "identity" if by_identity else "value", key)
+    return Static(
+        text, f"{kind.__module__}.{kind.__qualname__}", "identity" if by_identity else "value", key
+    )
 
 
 def _text(value: Any) -> str:
@@ -185,7 +191,12 @@ def _devices(devices: Any) -> str:
     if not isinstance(devices, (list, tuple)) and isinstance(devices, (set, frozenset)):
         named.sort()
     ids = [d.id for d in devices]
-    if len(ids) > 2 and ids == sorted(ids) and ids[-1] - ids[0] == len(ids) - 1 and not isinstance(devices, (set, frozenset)):
+    if (
+        len(ids) > 2
+        and ids == sorted(ids)
+        and ids[-1] - ids[0] == len(ids) - 1
+        and not isinstance(devices, (set, frozenset))
+    ):
         return f"{named[0]}..{ids[-1]}"
     return ",".join(named)
 
@@ -206,7 +217,10 @@ def _mapped_paths(stack: Stack, p: Probe) -> tuple[str, ...]:
         name = parameters[index][0] if index < len(parameters) else f"args[{index}]"
         found += [name + tree.keystr(path) for path, _ in tree.tree_flatten_with_path(value)[0]]
     for name in sorted(stack.kwargs):
-        found += [name + tree.keystr(path) for path, _ in tree.tree_flatten_with_path(stack.kwargs[name])[0]]
+        found += [
+            name + tree.keystr(path)
+            for path, _ in tree.tree_flatten_with_path(stack.kwargs[name])[0]
+        ]
     return tuple(found)
 
 
@@ -229,7 +243,9 @@ def _parameters(signature: Any) -> tuple[tuple[str, bool], ...]:
 
 
 def _static_numbers(info: Any, count: int) -> frozenset[int]:
-    return frozenset(n % count if n < 0 else n for n in getattr(info, "static_argnums", ()) or () if count)
+    return frozenset(
+        n % count if n < 0 else n for n in getattr(info, "static_argnums", ()) or () if count
+    )
 
 
 def _call_tree(stack: Stack, p: Probe, dynamic: list[str], keywords: list[str]) -> Tree:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 JAX, LIBRARY, OURS, USER = range(4)
 
-CALL_FRAMES: Final = frozenset({"cache_miss", "_infer_params", "jit_lower", "jit_trace", "lower", "trace"})
+CALL_FRAMES: Final = frozenset(
+    {"cache_miss", "_infer_params", "jit_lower", "jit_trace", "lower", "trace"}
+)
 TRACE_FRAMES: Final = frozenset({"_trace_for_jit", "_create_pjit_jaxpr"})
 PROGRAM_FRAMES: Final = frozenset({"_pjit_call_impl_python", "_resolve_and_lower"})
 _TRANSFORMS: Final = {
@@ -34,8 +36,8 @@ class Stack:
     """What the stack says while JAX fires an event. Lives only as long as the event."""
 
     __slots__ = (
-        "args",
         "ahead_of_time",
+        "args",
         "called_from",
         "caller_is_jax",
         "compiler_options",
@@ -93,7 +95,7 @@ class Stack:
 
 
 def jaxpr_of(value: Any) -> Any:
-    """The ``Jaxpr`` inside a ``ClosedJaxpr``; one object per trace (JAX 0.12 has only the former)."""
+    """The ``Jaxpr`` of a ``ClosedJaxpr``, one object per trace; JAX 0.12 has only the former."""
     return getattr(value, "jaxpr", value)
 
 
@@ -116,8 +118,6 @@ class StackReader:
             elif filename.startswith(_OWN_DIRECTORY):
                 zone = OURS
             elif filename.startswith(self._library_prefixes) or "-packages" + os.sep in filename:
-                zone = LIBRARY
-            elif filename.startswith("<frozen"):
                 zone = LIBRARY
             else:
                 zone = USER
@@ -198,7 +198,9 @@ class StackReader:
         else:
             stack.fun = local.get("fun")
         stack.info = (
-            self._probe.info(jitted) if jitted is not None else local.get("jit_info", local.get("ji"))
+            self._probe.info(jitted)
+            if jitted is not None
+            else local.get("jit_info", local.get("ji"))
         )
         stack.args = local.get("args")
         stack.kwargs = local.get("kwargs") or {}
@@ -242,6 +244,7 @@ class StackReader:
     def _stdlib(self) -> str:
         return self._library_prefixes[0]
 
+
 def _is_jaxpr(value: Any) -> bool:
     return type(value).__name__ in ("ClosedJaxpr", "Jaxpr")
 
@@ -250,7 +253,7 @@ def _library_prefixes() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]]
     folders += [site.getusersitepackages()]
-    return tuple(os.path.join(folder, "") for folder in folders)
+    return (*(os.path.join(folder, "") for folder in folders), "<frozen")
 
 
 # Files of JAX that call a user's function on the user's behalf.

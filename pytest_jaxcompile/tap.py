@@ -19,9 +19,7 @@ _DURATION: Final = "event_duration_secs"
 _EVENT: Final = "event"
 _SCALAR: Final = "scalar"
 # Functions that log at WARNING instead of DEBUG while the explanations are on.
-_LOUDER: Final = frozenset(
-    {"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"}
-)
+_LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
 _LOUDER_LOGGERS: Final = ("jax._src.compiler", "jax._src.compilation_cache")
 
 

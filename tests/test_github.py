@@ -8,7 +8,9 @@ from pytest_jaxcompile.records import Compilation, Leaf, Reason, Signature
 from pytest_jaxcompile.report import github
 from pytest_jaxcompile.report.summary import Builder, Summary, pack
 
-HOSTILE = "a|b`c<img src=x onerror=alert(1)>*d*_e_[f](http://g)~~h~~\n# i\\| @someone #1 &amp; \u202e"
+HOSTILE = (
+    "a|b`c<img src=x onerror=alert(1)>*d*_e_[f](http://g)~~h~~\n# i\\| @someone #1 &amp; \u202e"
+)
 
 
 def compilation(name="step", size=8, seconds=1.0, reasons=(), **more):
@@ -174,7 +176,7 @@ def test_hostile_names_are_text():
 
 
 def test_the_reader_sees_what_hostile_names_could_do():
-    tokens, inline = parsed(f"| a | b |\n|---|---|\n| {HOSTILE.splitlines()[0]} | x |\n")
+    _, inline = parsed(f"| a | b |\n|---|---|\n| {HOSTILE.splitlines()[0]} | x |\n")
     assert [t for t in inline if t.type == "html_inline" and "onerror" in t.content]
     assert {"em_open", "link_open"} <= {t.type for t in inline}
 

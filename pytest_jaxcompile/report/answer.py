@@ -111,7 +111,7 @@ def _seconds(items: Iterable[Item]) -> float:
 
 def _hint(items: list[Item]) -> str | None:
     """The hint of the latest compilation, which has seen the most: first reasons before others."""
-    latest = sorted(items, key=lambda item: item.start, reverse=True)
+    latest = sorted(items, key=lambda item: item.start)[::-1]
     for first_only in (True, False):
         for item in latest:
             for reason in item.reasons[:1] if first_only else item.reasons[1:]:

@@ -1,142 +1,24 @@
-"""Several summaries side by side: added up, or one against the other. Pure functions."""
+"""One summary against an earlier one: what compiles more or less, and why. Pure functions."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pytest_jaxcompile.records import Reason
-from pytest_jaxcompile.report.summary import Builder, FunctionTotals, Summary
+from pytest_jaxcompile.report.summary import Summary
 
 FIRST: Final = "first compilation"
 """Stands for the reason of a compilation that needs none."""
 
-
-# -- adding up --------------------------------------------------------------------------
-
-
-def merge(
-    summaries: Sequence[Summary],
-    names: Sequence[str] = (),
-    processes: bool | None = None,
-) -> Summary:
-    """One summary of the shards of a suite, or of the processes of one multi-host run.
-
-    Compilations add up, a test's too if several ran it; its worst outcome stays. The run
-    took as long as the longest. Workers that share a name get that of their input before it:
-    ``names``, or "process 0", or its number. With ``processes`` the inputs are processes of
-    one run, and ``notes["only_in"]`` names the functions that some of them compiled and
-    others did not; ``None`` decides by :func:`are_processes`.
-    """
-    labels = list(names) or _labels(summaries)
-    builder = Builder()
-    for summary, workers in zip(summaries, _workers(summaries, labels), strict=True):
-        builder.take(summary, workers)
-    merged = builder.summary
-    merged.started = min((s.started for s in summaries if s.started > 0), default=0.0)
-    merged.seconds = max((s.seconds for s in summaries), default=0.0)
-    merged.complete = all(s.complete for s in summaries)
-    merged.environment = _environment([s.environment for s in summaries])
-    merged.notes = _notes([s.notes for s in summaries], labels)
-    if are_processes(summaries) if processes is None else processes:
-        merged.notes["only_in"] = only_in(summaries, labels)
-    return merged
-
-
-def are_processes(summaries: Sequence[Summary]) -> bool:
-    """Whether the inputs look like processes of one run: JAX numbered them so, or all ran the same.
-
-    Shards run different tests. Scripts run no test; several of them count as one run.
-    """
-    if len(summaries) < 2:
-        return False
-    environments = [s.environment for s in summaries]
-    indices = {e.get("process_index", 0) for e in environments}
-    if all(e.get("process_count", 1) > 1 for e in environments):
-        return len(indices) == len(summaries)
-    ran = [{test.id for test in s.tests} for s in summaries]
-    return all(tests == ran[0] for tests in ran)
-
-
-def only_in(summaries: Sequence[Summary], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """User's functions that not all inputs compiled: which did, and which did not."""
-    places: dict[tuple[str, str, str], list[int]] = {}
-    shown: dict[tuple[str, str, str], FunctionTotals] = {}
-    for number, summary in enumerate(summaries):
-        for function in summary.users():
-            # Hosts keep their files in different folders, but run the same lines.
-            file, line = _file(function.defined_at)
-            key = function.module, function.qualname, f"{file.rpartition('/')[2]}:{line}"
-            shown.setdefault(key, function)
-            found = places.setdefault(key, [])
-            if number not in found:
-                found.append(number)
-    return [
-        {
-            "function": f"{key[0]}.{key[1]}",
-            "defined_at": shown[key].defined_at,
-            "in": [labels[i] for i in found],
-            "not_in": [label for i, label in enumerate(labels) if i not in found],
-        }
-        for key, found in sorted(places.items())
-        if len(found) < len(summaries)
-    ]
-
-
-def _labels(summaries: Sequence[Summary]) -> list[str]:
-    indices = [s.environment.get("process_index") for s in summaries]
-    if len(set(indices)) == len(summaries) and None not in indices:
-        return [f"process {index}" for index in indices]
-    return [str(number) for number in range(1, len(summaries) + 1)]
-
-
-def _workers(summaries: Sequence[Summary], labels: Sequence[str]) -> list[dict[str, str]]:
-    """New names for the workers of each input, where two inputs use one name."""
-    mine = [{item.worker for item in summary.items()} for summary in summaries]
-    times = Counter(worker for workers in mine for worker in workers)
-    return [
-        {w: f"{label} {w}".rstrip() for w in workers if times[w] > 1}
-        for label, workers in zip(labels, mine, strict=True)
-    ]
-
-
-def _environment(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Texts that differ are joined, devices are united, workers added."""
-    merged: dict[str, Any] = {}
-    for name in dict.fromkeys(name for one in found for name in one):
-        values = [one[name] for one in found if one.get(name) is not None]
-        different = [value for i, value in enumerate(values) if value not in values[:i]]
-        if name == "workers":
-            merged[name] = sum(values)
-        elif not values:
-            merged[name] = None
-        elif all(isinstance(value, str) for value in different):
-            merged[name] = ", ".join(sorted(different))
-        elif all(isinstance(value, list) for value in different):
-            merged[name] = list(dict.fromkeys(part for value in different for part in value))
-        elif len(different) == 1:
-            merged[name] = different[0]
-        elif name != "process_index":
-            merged[name] = max(different, key=repr)
-    return merged
-
-
-def _notes(found: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
-    """Notes that differ are kept by input."""
-    merged: dict[str, Any] = {}
-    for name in sorted({name for notes in found for name in notes} - {"only_in"}):
-        by_label = {
-            label: notes[name] for label, notes in zip(labels, found, strict=True) if name in notes
-        }
-        values = list(by_label.values())
-        merged[name] = values[0] if all(value == values[0] for value in values) else by_label
-    return merged
-
-
-# -- one against the other ----------------------------------------------------------------
-
+_ROWS: Final = 50
+"""Functions of one list that are shown; a comment on GitHub holds 65536 characters."""
+_PLACES: Final = 3
+_CELL: Final = 200
+"""Characters of one name, value or hint."""
 
 Key: TypeAlias = tuple[str, str, str]
 """Module, qualname and defining file of a function; its line may move between two runs."""
@@ -219,7 +101,7 @@ class _Seen:
 
 def _by_key(summary: Summary) -> dict[Key, _Seen]:
     found: dict[Key, _Seen] = {}
-    keys = [(f.module, f.qualname, _file(f.defined_at)[0]) for f in summary.functions]
+    keys = [(f.module, f.qualname, split_place(f.defined_at)[0]) for f in summary.functions]
     places = [(test.id, test.compilations) for test in summary.tests]
     places += [(place.place, place.compilations) for place in summary.outside]
     for place, items in places:
@@ -281,7 +163,7 @@ def _warnings(old: Summary, new: Summary) -> list[str]:
     return found
 
 
-def _file(place: str | None) -> tuple[str, str]:
+def split_place(place: str | None) -> tuple[str, str]:
     """File and line; of a library's file the part that no installation changes."""
     if place is None:
         return "", ""
@@ -289,3 +171,111 @@ def _file(place: str | None) -> tuple[str, str]:
     for folder in ("/site-packages/", "/dist-packages/"):
         file = file.rpartition(folder)[2]
     return file, line
+
+
+# -- as text ------------------------------------------------------------------------------
+
+
+def diff_text(diff: Diff) -> str:
+    """For a terminal."""
+    return "\n".join(_text_lines(diff)) + "\n"
+
+
+def _text_lines(diff: Diff) -> Iterator[str]:
+    yield _headline(diff)
+    yield from (f"note: {warning}" for warning in diff.warnings)
+    for title, changes in _sections(diff):
+        yield ""
+        yield f"{title} ({len(changes)}):"
+        for change in changes[:_ROWS]:
+            step = change.after - change.before
+            place = f"  {change.defined_at}" if change.defined_at else ""
+            yield f"  {step:+d}  {change.before} -> {change.after}  {change.function}{place}"
+            yield f"      why: {_why(change)}"
+            if change.example is not None:
+                where = f"  {change.called_from}" if change.called_from else ""
+                yield f"      such as {_short(str(change.example))}{where}"
+                if change.example.hint and step > 0:
+                    yield f"      {change.example.hint}"
+            yield f"      in {'; '.join(_places(change))}"
+        if len(changes) > _ROWS:
+            yield f"  ... and {len(changes) - _ROWS} more"
+
+
+def diff_markdown(diff: Diff) -> str:
+    """For a pull request: at most some hundred rows; names in it stay text."""
+    return "\n".join(_markdown_lines(diff)) + "\n"
+
+
+def _markdown_lines(diff: Diff) -> Iterator[str]:
+    yield "### JAX compilations"
+    yield ""
+    yield _escape(_headline(diff))
+    if diff.warnings:
+        yield ""
+        yield from (f"- {_escape(warning)}" for warning in diff.warnings)
+    for title, changes in _sections(diff):
+        yield ""
+        yield f"**{title}** ({len(changes)})"
+        yield ""
+        yield "| Function | Before | After | Why | Such as | Where |"
+        yield "|:--|--:|--:|:--|:--|:--|"
+        for change in changes[:_ROWS]:
+            yield _row(change)
+        if len(changes) > _ROWS:
+            yield ""
+            yield f"{len(changes) - _ROWS} more are not shown."
+
+
+def _row(change: Change) -> str:
+    example = change.example
+    such = _escape(str(example)) if example is not None else ""
+    if example is not None and example.hint and change.after > change.before:
+        such += f"<br>{_escape(example.hint)}"
+    return (
+        f"| <code>{_escape(change.function)}</code> | {change.before} | {change.after} "
+        f"| {_escape(_why(change))} | {such} | {'<br>'.join(map(_escape, _places(change)))} |"
+    )
+
+
+def _sections(diff: Diff) -> Iterator[tuple[str, Sequence[Change]]]:
+    told = (
+        ("Compile more", diff.more),
+        ("Compile newly", diff.new),
+        ("Compile less", diff.less),
+        ("Compile no longer", diff.gone),
+    )
+    yield from ((title, changes) for title, changes in told if changes)
+
+
+def _headline(diff: Diff) -> str:
+    before, after = diff.before, diff.after
+    changed = any(True for _ in _sections(diff))
+    return (
+        f"{'' if changed else 'No function compiles more or less. '}"
+        f"Compilations {before.compilations} -> {after.compilations} "
+        f"({after.compilations - before.compilations:+d}), eager operations "
+        f"{before.eager_ops} -> {after.eager_ops}, {before.seconds:.2f} s -> {after.seconds:.2f} s"
+    )
+
+
+def _why(change: Change) -> str:
+    sign = "+" if change.after > change.before else "-"
+    return ", ".join(f"{kind} {sign}{n}" for kind, n in change.why.items())
+
+
+def _places(change: Change) -> Iterator[str]:
+    for place, before, after in change.places[:_PLACES]:
+        yield f"{place} {before} -> {after}"
+    if len(change.places) > _PLACES:
+        yield f"... and {len(change.places) - _PLACES} more"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
+
+
+def _escape(text: str) -> str:
+    """``text`` with nothing in it that Markdown, HTML or GitHub's links could act on."""
+    shown = "".join(c if c.isprintable() else " " for c in _short(text))
+    return re.sub(r"[^\w\s,/=()+-]|_", lambda match: f"&#{ord(match[0])};", shown)

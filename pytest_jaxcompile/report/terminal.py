@@ -73,7 +73,8 @@ def _functions(users: list[FunctionTotals], width: int) -> Iterator[str]:
     if len(users) > _FUNCTIONS:
         rest = users[_FUNCTIONS:]
         seconds = sum(f.seconds for f in rest)
-        yield f"{sum(f.compilations for f in rest):>8}  {sum(f.again for f in rest) or '':>5}  {seconds:>7.2f}  {len(rest)} more"
+        count, again = sum(f.compilations for f in rest), sum(f.again for f in rest)
+        yield f"{count:>8}  {again or '':>5}  {seconds:>7.2f}  {len(rest)} more"
 
 
 def _worst(summary: Summary, users: list[FunctionTotals]) -> Iterator[str]:
@@ -107,8 +108,8 @@ def _rest(summary: Summary) -> Iterator[str]:
         yield ""
         seconds = sum(f.seconds for f in ops)
         names = ", ".join(f.name for f in ops[:3]) + (", ..." if len(ops) > 3 else "")
-        count = sum(f.compilations for f in ops)
-        yield f"eager operations: {_n(count, 'compilation')} of {len(ops)} ({names}), {seconds:.2f} s"
+        told = f"{_n(sum(f.compilations for f in ops), 'compilation')} of {len(ops)} ({names})"
+        yield f"eager operations: {told}, {seconds:.2f} s"
     places = [p for p in summary.outside if p.compilations]
     if places:
         yield ""
@@ -116,7 +117,8 @@ def _rest(summary: Summary) -> Iterator[str]:
         places.sort(key=lambda p: -sum(i.seconds for i in p.compilations))
         for place in places[:_PLACES]:
             seconds = sum(i.seconds for i in place.compilations)
-            yield f"  {seconds:>7.2f} s  {place.place} ({_n(len(place.compilations), 'compilation')})"
+            count = _n(len(place.compilations), "compilation")
+            yield f"  {seconds:>7.2f} s  {place.place} ({count})"
         if len(places) > _PLACES:
             yield f"  {len(places) - _PLACES} more"
 

@@ -1,0 +1,133 @@
+"""The time of our own per compilation: by argument leaves, and by earlier compilations."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import jax
+import numpy as np
+from measure import Row, main, microseconds, spread
+from jax.experimental.compilation_cache import compilation_cache
+from own import Meter, metered
+
+_LIMITS: Final = {10: 150e-6, 1000: 3e-3}
+
+
+def measure(smallest: bool) -> Iterator[Row]:
+    for leaves in (10,) if smallest else (10, 100, 1000):
+        yield from _by_leaves(leaves, 3 if smallest else 20, None if smallest else _LIMITS.get(leaves))
+    yield from _by_earlier((1, 2) if smallest else (100, 1000, 10_000), 2 if smallest else 20)
+
+
+def first_leaf(tree: dict[str, Any]) -> Any:
+    """The cheapest function there is: what XLA has to do is next to nothing."""
+    return tree["leaf 0"]
+
+
+def arguments(leaves: int, size: int) -> dict[str, Any]:
+    return {f"leaf {i}": np.ones(size, np.float32) for i in range(leaves)}
+
+
+def _by_leaves(leaves: int, times: int, limit: float | None) -> Iterator[Row]:
+    first, again, whole = [], [], []
+    parts: dict[str, list[float]] = {}
+    with metered() as (meter, log):
+        for _ in range(times):
+            f = jax.jit(lambda tree: first_leaf(tree))
+            for size, found in ((3, first), (4, again)):
+                call = arguments(leaves, size)
+                start = time.perf_counter()
+                f(call)
+                passed = time.perf_counter() - start
+                for name, seconds in meter.seconds.items():
+                    parts.setdefault(name, []).append(seconds)
+                found.append(meter.take())
+                whole.append(passed - found[-1])
+        assert len(log) == 2 * times
+    own = statistics.median(first + again)
+    share = own / statistics.median(whole)
+    split = ", ".join(f"{n} {microseconds(statistics.median(v))}" for n, v in parts.items() if len(v) >= times)
+    yield Row(
+        f"time of our own per compilation, {leaves:,} argument leaves",
+        "-",
+        f"<= {microseconds(limit)}" if limit else "grows with leaves",
+        f"{microseconds(own)} ({microseconds(min(first + again))}..{microseconds(max(first + again))})",
+        own <= limit if limit else None,
+        f"{spread(first + again):.0%}",
+        f"{microseconds(statistics.median(first))} first, {microseconds(statistics.median(again))} again; {split}",
+    )
+    yield Row(
+        f"same, {leaves:,} argument leaves",
+        "that compilation",
+        "<= 1%" if leaves == 10 else "grows with leaves",
+        f"{share:.2%}",
+        share <= 0.01 if leaves == 10 and limit else None,
+        f"{spread(whole):.0%}",
+        f"XLA CPU, cheapest function, {microseconds(statistics.median(whole))} each",
+    )
+
+
+def _by_earlier(sizes: tuple[int, ...], times: int) -> Iterator[Row]:
+    """All in one recording, one function; the ends are measured, what is between is only there.
+
+    The argument that varies is not used, so that the program stays the same to XLA: it comes
+    from the persistent cache and 10,000 compilations do not take an hour.
+    """
+    f = jax.jit(lambda tree: first_leaf(tree))
+    tree = arguments(9, 3)
+
+    def call(size: int) -> Any:
+        return f({**tree, "leaf 9": np.ones(size, np.float32)})
+
+    with tempfile.TemporaryDirectory() as folder, _cache(folder), metered() as (meter, _):
+        early = [_own(meter, call, n) for n in range(1, times + 1)]
+        done, size = times, times
+        for earlier in sizes:
+            while done < earlier:
+                done, size = done + 1, size + 1
+                call(size)
+            meter.take()
+            late = [_own(meter, call, size + n) for n in range(1, times + 1)]
+            done, size = done + times, size + times
+            ratio = statistics.median(late) / statistics.median(early)
+            is_target = earlier == 10_000
+            yield Row(
+                f"same, 10 leaves, after {earlier:,} earlier compilations of the function",
+                f"after the first {times}",
+                "<= 1.5" if is_target else "grows with compilations",
+                f"{ratio:.2f}",
+                ratio <= 1.5 if is_target else None,
+                f"{spread(early):.0%}",
+                f"{microseconds(statistics.median(early))} -> {microseconds(statistics.median(late))}",
+            )
+
+
+@contextmanager
+def _cache(folder: str) -> Iterator[None]:
+    options = {
+        "jax_compilation_cache_dir": folder,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for values in (options, before):
+        for name, value in values.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        if values is options:
+            yield
+
+
+def _own(meter: Meter, call: Callable[[int], Any], size: int) -> float:
+    meter.take()
+    call(size)
+    return meter.take()
+
+
+if __name__ == "__main__":
+    main(measure)
