@@ -83,11 +83,11 @@ def spread(values: Sequence[float]) -> float:
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of ``work`` on this thread: other processes of the machine do not count."""
+    """CPU seconds of ``work``, XLA's threads included; other processes of the machine do not count."""
     gc.collect()
-    start = time.thread_time()
+    start = time.process_time()
     work()
-    return time.thread_time() - start
+    return time.process_time() - start
 
 
 class Child(NamedTuple):
@@ -139,9 +139,12 @@ def microseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
-def table(rows: Iterable[Row]) -> str:
-    lines = [HEADER, ("---",) * len(HEADER), *(row.cells() for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def show(rows: Iterable[Row]) -> None:
+    """Print Markdown, each line as soon as it is known."""
+    for line in (HEADER, ("---",) * len(HEADER)):
+        print("| " + " | ".join(line) + " |")
+    for row in rows:
+        print("| " + " | ".join(row.cells()) + " |", flush=True)
 
 
 def machine() -> str:
@@ -169,5 +172,5 @@ def main(measure: Callable[[bool], Iterable[Row]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--smallest", action="store_true", help="tiny sizes: only whether it runs")
     smallest = parser.parse_args().smallest
-    print(table(measure(smallest)))
+    show(measure(smallest))
     print(f"\n{machine()}")

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from itertools import islice, repeat
 from typing import Any, Final
 
-from pytest_jaxcompile.compare import differences, distance
+from pytest_jaxcompile.differ import differences, distance
 from pytest_jaxcompile.records import Signature
 
 __all__ = ["Lengths", "Story", "differences", "distance"]

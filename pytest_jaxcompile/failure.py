@@ -61,7 +61,8 @@ def line(record: Compilation) -> str:
     origin = " [from disk]" if record.disk_hit else ""
     op = "eager op " if record.eager_op else ""
     thread = "" if record.thread == "MainThread" else f" on thread {record.thread}"
-    return f"{op}{record.call}{origin}{place}{thread}  {why(record.reasons)}"
+    text = f"{op}{record.call}{origin}{place}{thread}  {why(record.reasons)}"
+    return " ".join(part.strip() for part in text.splitlines())  # a static value may read as many
 
 
 def why(reasons: Sequence[Reason]) -> str:

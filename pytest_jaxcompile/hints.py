@@ -131,9 +131,9 @@ def _identity(reason: Reason, value: Static) -> str | None:
 
 
 _SPELLING: Final = {
-    "positional": "by position",
-    "keyword": "by keyword",
-    "default": "not at all, for its default",
+    "positional": "passed by position",
+    "keyword": "passed by keyword",
+    "default": "left to its default",
 }
 
 
@@ -141,9 +141,7 @@ def _call_form(reason: Reason, _: _Case) -> str | None:
     before, after = _SPELLING.get(reason.before or ""), _SPELLING.get(reason.after or "")
     if before is None or after is None:
         return None
-    return (
-        f"{reason.argument} was passed {before}, and is now passed {after}: spell the call one way"
-    )
+    return f"{reason.argument} was {before}, and is now {after}: spell the call one way"
 
 
 def _tree(reason: Reason, _: _Case) -> str | None:

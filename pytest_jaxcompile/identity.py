@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Final
 
 from pytest_jaxcompile import probe as probes
 from pytest_jaxcompile.probe import Probe
@@ -60,6 +60,10 @@ class Numbers:
 
 
 numbers = Numbers()
+
+_MAX_FUNCTIONS: Final = 4096
+_functions: dict[Hashable, Function] = {}
+"""What was found of a function, by its number: numbers are never used again."""
 
 
 def layers(value: Any, jitted: tuple[type, ...]) -> Iterator[Any]:
@@ -116,21 +120,35 @@ class Function:
 
 def identify(stack: Stack, p: Probe) -> Function:
     """The function whose call is on the stack."""
+    fun, wrappers = stack.fun, stack.wrappers
+    number = numbers.of(fun)
+    options = options_key(stack.info)
+    through = tuple(map(numbers.of, wrappers))
+    key = (number, options, through, stack.caller_is_jax, stack.pmap)
+    known = _functions.get(key)
+    if known is None or number is None or None in through:
+        if len(_functions) > _MAX_FUNCTIONS:
+            _functions.clear()
+        known = _functions[key] = _identify(stack, number, options, p)
+    return known
+
+
+def _identify(
+    stack: Stack, number: int | None, options: tuple[tuple[str, str], ...], p: Probe
+) -> Function:
     fun = stack.fun
     found = list(layers(fun, p.jitted_types))
     outer = _wrapper(stack)
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
-    number = numbers.of(fun)
     tokens: set[Hashable] = {numbers.of(layer) for layer in found}
     tokens |= {_bound(layer) for layer in found if isinstance(layer, MethodType)}
     tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
-    tokens.add(("jit", number, options_key(stack.info)))
+    tokens.add(("jit", number, options))
     if stack.pmap:
         tokens |= {("pmap", numbers.of(layer)) for layer in found}
     tokens.discard(None)
     name, qualname, module, defined_at = describe(found)
-    story = number if outer is None else numbers.of(outer)
     in_jax = all(_in_jax(layer, p) for layer in found)
     return Function(
         name=name,
@@ -139,7 +157,7 @@ def identify(stack: Stack, p: Probe) -> Function:
         defined_at=defined_at,
         eager_op=in_jax and is_eager(fun, stack.caller_is_jax, p),
         tokens=frozenset(tokens),
-        story=story,
+        story=number if outer is None else numbers.of(outer),
         in_jax=in_jax,
     )
 

@@ -75,6 +75,7 @@ class _Thread(threading.local):
             OrderedDict()
         )
         self.pending: list[tuple[Any, Entry]] = []
+        self.call: tuple[int, Function, Signature] | None = None
 
     def remember(self, function: Function, part: Signature) -> None:
         """For programs that come without their call: see ``Recorder._by_definition``."""
@@ -258,8 +259,13 @@ class Recorder:
         if not stack.finished:
             return
         function, part = self._who(stack)
-        whole = signatures.complete(part, stack, probe())
         if stack.lowered is not None:
+            whole = None
+            if stack.fun is not None and not stack.ahead_of_time:
+                # The same call compiles next: what was read of it is read once.
+                self._thread.call = (id(stack.lowered), function, part)
+            else:
+                whole = signatures.complete(part, stack, probe())
             self._modules.put(stack.lowered, (function, whole, own))
         for jaxpr in (stack.jaxpr, *stack.related):
             inner = jaxpr_of(jaxpr)
@@ -270,6 +276,7 @@ class Recorder:
     def _compiled(self, stack: Stack, duration: float) -> Entry | None:
         thread = self._thread
         disk_hit, thread.disk_hit = thread.disk_hit, False
+        call, thread.call = thread.call, None
         own = self._own(duration)
         if not stack.finished:
             return None
@@ -279,16 +286,20 @@ class Recorder:
         if lowered is not None:
             lower_seconds = lowered[2]
             self._modules.put(stack.computation, (*lowered[:2], 0.0))
-        if stack.fun is None and stack.jaxpr is None and lowered is not None:
-            function, part = lowered[:2]  # ``Lowered.compile()``
-            fingerprint, config = part.context, part.config
+        if call is not None and call[0] == id(stack.computation):
+            function, part = call[1:]
             signature = signatures.complete(part, stack, p)
-            signature = replace(signature, context=fingerprint, config=config)
+        elif stack.fun is None and stack.jaxpr is None and lowered and lowered[1] is not None:
+            function, part = lowered[:2]  # ``Lowered.compile()``
+            signature = signatures.complete(part, stack, p)
+            signature = replace(signature, context=part.context, config=part.config)
         else:
             function, part = self._who(stack)
             signature = signatures.complete(part, stack, p)
         began, trace_seconds = thread.traced.pop(function.story, (None, 0.0))
-        end = time.time()
+        start = time.time() - duration - lower_seconds - trace_seconds
+        if began is not None and call is not None:
+            start = began
         with self._lock:
             self._count += 1
             record = Compilation(
@@ -306,7 +317,7 @@ class Recorder:
                 phase=self.phase,
                 thread=threading.current_thread().name,
                 reasons=self._reasons(function, signature),
-                start=began if began is not None else end - duration - lower_seconds,
+                start=start,
                 number=self._count,
                 key=f"{function.module}.{function.qualname}#{function.story}",
             )
@@ -328,7 +339,7 @@ class Recorder:
             if known is not None:
                 return known[0], known[1] or Signature()
         known = self._modules.get(stack.computation) if stack.computation is not None else None
-        if known is not None:
+        if known is not None and known[1] is not None:
             return known[0], known[1]
         return self._by_definition(stack, p)
 

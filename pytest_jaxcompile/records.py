@@ -262,8 +262,9 @@ class Reason:
 class Compilation:
     """One executable obtained: built by XLA, or loaded from the persistent cache.
 
-    Holds text and numbers only. Times are in seconds; ``start`` is
-    ``time.time()`` when the first of its phases began.
+    Holds text and numbers only. Times are in seconds; ``start`` is ``time.time()``
+    when the first of its phases began. Phases that lay apart (ahead of time) are
+    put together, before the end of the last.
     """
 
     function: str

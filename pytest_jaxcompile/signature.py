@@ -89,6 +89,9 @@ def complete(base: Signature, stack: Stack, p: Probe) -> Signature:
         leaves = _share(tuple(map(_Leaves().of, avals, values)))
         paths = _share(_mapped_paths(stack, p))
     fingerprint, config = p.context()
+    if stack.transforms:
+        # Under a transformation JAX sets contexts of its own; options are still the user's.
+        config = tuple(pair for pair in config if pair[0].startswith("jax_"))
     options = base.options
     if stack.compiler_options and "compiler_options" not in dict(options):
         options += (("compiler_options", str(dict(stack.compiler_options))),)

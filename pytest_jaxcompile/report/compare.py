@@ -15,7 +15,9 @@ FIRST: Final = "first compilation"
 """Stands for the reason of a compilation that needs none."""
 
 _ROWS: Final = 50
-"""Functions of one list that are shown; a comment on GitHub holds 65536 characters."""
+"""Functions of one list that are shown."""
+_COMMENT: Final = 65_000
+"""Characters of a comment on GitHub, which holds 65536."""
 _PLACES: Final = 3
 _CELL: Final = 200
 """Characters of one name, value or hint."""
@@ -159,7 +161,8 @@ def _warnings(old: Summary, new: Summary) -> list[str]:
     ran = [{test.id for test in s.tests} for s in (old, new)]
     for text, tests in (("not run now", ran[0] - ran[1]), ("not run before", ran[1] - ran[0])):
         if tests:
-            found.append(f"{len(tests)} tests {text}, such as {min(tests)}")
+            plural = "" if len(tests) == 1 else "s"
+            found.append(f"{len(tests)} test{plural} {text}, such as {min(tests)}")
     return found
 
 
@@ -203,8 +206,15 @@ def _text_lines(diff: Diff) -> Iterator[str]:
 
 
 def diff_markdown(diff: Diff) -> str:
-    """For a pull request: at most some hundred rows; names in it stay text."""
-    return "\n".join(_markdown_lines(diff)) + "\n"
+    """For a pull request: short enough for a comment on GitHub; names in it stay text."""
+    kept, size = [], 0
+    for line in _markdown_lines(diff):
+        size += len(line) + 1
+        if size > _COMMENT:
+            kept += ["", "Cut short: a comment holds no more."]
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"
 
 
 def _markdown_lines(diff: Diff) -> Iterator[str]:

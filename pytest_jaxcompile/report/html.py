@@ -17,6 +17,7 @@ from pytest_jaxcompile.report.summary import FunctionTotals, Item, Summary
 _SCRIPTS: Final = ("model.js", "picture.js", "tables.js")
 _LEAVES_SHOWN: Final = 200
 """Arguments of one signature that the page holds; a reason names its argument in any case."""
+_FORMS: Final = {"positional": "by position", "keyword": "by keyword", "default": "by its default"}
 _AGAIN_SHOWN: Final = 5
 _ADVICE_SHOWN: Final = 3
 
@@ -101,7 +102,9 @@ def _answers(summary: Summary) -> dict[str, Any]:
         "seconds": summary.seconds,
         "complete": summary.complete,
         "environment": [
-            (key, _shown(value)) for key, value in summary.environment.items() if value
+            (key, _shown(value))
+            for key, value in summary.environment.items()
+            if value and key != "workers"
         ],
         "notes": [(key, _shown(value)) for key, value in summary.notes.items()],
         "compile_seconds": summary.compile_seconds,
@@ -252,7 +255,7 @@ def _argument(argument: Mapping[str, Any]) -> str:
 
 def _facts(signature: Mapping[str, Any]) -> list[str]:
     facts = [f"static {value['name']} = {value['value']}" for value in signature["static"]]
-    facts += [f"{name} by {form}" for name, form in signature["call_form"].items()]
+    facts += [f"{name} {_FORMS.get(form, form)}" for name, form in signature["call_form"].items()]
     facts += [f"config {name} = {value}" for name, value in signature["config"].items()]
     facts += [f"jit option {name} = {value}" for name, value in signature["options"].items()]
     if signature["transform"]:
