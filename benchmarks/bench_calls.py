@@ -42,12 +42,12 @@ def measure(smallest: bool) -> Iterator[Row]:
         assert log.all.count == 0
         return found
 
-    for f in functions.values():
-        run(f, 10)
-    for name in functions:
+    for warm in functions.values():
+        run(warm, 10)
+    for name, f in functions.items():
         found = pairs(
             lambda: cpu(lambda: run(functions[""])),
-            (lambda name=name: cpu(lambda: run(functions[name]))) if name else recorded,
+            (lambda f=f: cpu(lambda: run(f))) if name else recorded,
             times,
         )
         yield Row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,9 +29,9 @@ def measure(smallest: bool) -> Iterator[Row]:
         is_target = count == 500
         found = _against_clear_caches(count, 1 if smallest or not is_target else 5)
         jitted = type(jax.jit(ten_ops))
-        live = sum(type(f) is jitted for f in _heap()) - count
+        live = sum(type(f) is jitted for f in gc.get_objects())
         yield Row(
-            f"cold start of a test and ten eager ops, {count:,} live functions of the user, {live} others",
+            f"cold start and ten eager ops, {count:,} functions of the user, {live} of JAX",
             "`jax.clear_caches()` and the ten",
             "at least 30 times cheaper" if is_target else "grows with functions",
             f"{1 / found.median:.1f} times cheaper ({1 / found.most:.1f}..{1 / found.least:.1f})",
@@ -53,12 +54,6 @@ def _against_clear_caches(count: int, times: int) -> Ratio:
 
     with count_compiles():
         return pairs(lambda: test(jax.clear_caches), lambda: test(start_cold), times)
-
-
-def _heap() -> list[Any]:
-    import gc
-
-    return gc.get_objects()
 
 
 if __name__ == "__main__":

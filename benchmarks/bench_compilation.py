@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from statistics import median
 from typing import Any, Final
 
 import jax
@@ -20,13 +20,14 @@ _LIMITS: Final = {10: 150e-6, 1000: 3e-3}
 
 def measure(smallest: bool) -> Iterator[Row]:
     for leaves in (10,) if smallest else (10, 100, 1000):
-        yield from _by_leaves(leaves, 3 if smallest else 20, None if smallest else _LIMITS.get(leaves))
+        limit = None if smallest else _LIMITS.get(leaves)
+        yield from _by_leaves(leaves, 3 if smallest else 15, limit)
     yield from _by_earlier((1, 2) if smallest else (100, 1000, 10_000), 2 if smallest else 20)
 
 
-def first_leaf(tree: dict[str, Any]) -> Any:
+def new_function() -> Callable[[dict[str, Any]], Any]:
     """The cheapest function there is: what XLA has to do is next to nothing."""
-    return tree["leaf 0"]
+    return lambda tree: tree["leaf 0"]
 
 
 def arguments(leaves: int, size: int) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def _by_leaves(leaves: int, times: int, limit: float | None) -> Iterator[Row]:
     parts: dict[str, list[float]] = {}
     with metered() as (meter, log):
         for _ in range(times):
-            f = jax.jit(lambda tree: first_leaf(tree))
+            f = jax.jit(new_function())
             for size, found in ((3, first), (4, again)):
                 call = arguments(leaves, size)
                 start = time.perf_counter()
@@ -49,17 +50,19 @@ def _by_leaves(leaves: int, times: int, limit: float | None) -> Iterator[Row]:
                 found.append(meter.take())
                 whole.append(passed - found[-1])
         assert len(log) == 2 * times
-    own = statistics.median(first + again)
-    share = own / statistics.median(whole)
-    split = ", ".join(f"{n} {microseconds(statistics.median(v))}" for n, v in parts.items() if len(v) >= times)
+    own = median(first + again)
+    share = own / median(whole)
+    often = {name: median(found) for name, found in parts.items() if len(found) >= times}
+    split = ", ".join(f"{name} {microseconds(seconds)}" for name, seconds in often.items())
+    every = first + again
     yield Row(
         f"time of our own per compilation, {leaves:,} argument leaves",
         "-",
         f"<= {microseconds(limit)}" if limit else "grows with leaves",
-        f"{microseconds(own)} ({microseconds(min(first + again))}..{microseconds(max(first + again))})",
+        f"{microseconds(own)} ({microseconds(min(every))}..{microseconds(max(every))})",
         own <= limit if limit else None,
-        f"{spread(first + again):.0%}",
-        f"{microseconds(statistics.median(first))} first, {microseconds(statistics.median(again))} again; {split}",
+        f"{spread(every):.0%}",
+        f"{microseconds(median(first))} first, {microseconds(median(again))} again; {split}",
     )
     yield Row(
         f"same, {leaves:,} argument leaves",
@@ -68,7 +71,7 @@ def _by_leaves(leaves: int, times: int, limit: float | None) -> Iterator[Row]:
         f"{share:.2%}",
         share <= 0.01 if leaves == 10 and limit else None,
         f"{spread(whole):.0%}",
-        f"XLA CPU, cheapest function, {microseconds(statistics.median(whole))} each",
+        f"XLA CPU, cheapest function, {microseconds(median(whole))} each",
     )
 
 
@@ -78,7 +81,7 @@ def _by_earlier(sizes: tuple[int, ...], times: int) -> Iterator[Row]:
     The ends are compiled and measured. What is between is told to the recorder as if it had
     been compiled: ten thousand true compilations would take an hour to show the same.
     """
-    f = jax.jit(lambda tree: first_leaf(tree))
+    f = jax.jit(new_function())
     tree = arguments(9, 3)
     done = 0
 
@@ -99,7 +102,7 @@ def _by_earlier(sizes: tuple[int, ...], times: int) -> Iterator[Row]:
                 leaf = last.leaves[-1]._replace(shape=(done,))
                 recorder._reasons(function, replace(last, leaves=(*last.leaves[:-1], leaf)))
             late = [own(meter) for _ in range(times)]
-            ratio = statistics.median(late) / statistics.median(early)
+            ratio = median(late) / median(early)
             is_target = earlier == 10_000
             yield Row(
                 f"same, 10 leaves, after {earlier:,} earlier compilations of the function",
@@ -108,7 +111,7 @@ def _by_earlier(sizes: tuple[int, ...], times: int) -> Iterator[Row]:
                 f"{ratio:.2f}",
                 ratio <= 1.5 if is_target else None,
                 f"{spread(early):.0%}",
-                f"{microseconds(statistics.median(early))} -> {microseconds(statistics.median(late))}",
+                f"{microseconds(median(early))} -> {microseconds(median(late))}",
             )
 
 

@@ -17,7 +17,7 @@ def measure(smallest: bool) -> Iterator[Row]:
     logger = logging.getLogger("jax._src.interpreters.partial_eval")
     logger.addFilter(_drop)
     try:
-        for whose, counts in {"that function": (10, 1000, 10_000), "others": (10_000,)}.items():
+        for whose, counts in {"that function": (10, 100, 1000), "others": (10_000,)}.items():
             for count in (5,) if smallest else counts:
                 yield _by_signatures(whose, count, traces, times)
     finally:

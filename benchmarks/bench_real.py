@@ -10,8 +10,8 @@ from typing import Final
 
 from measure import OFF, PYTEST, Row, child, main, microseconds, pairs
 
-_SUITE: Final = ("--pyargs", "chex._src.variants_test", "chex._src.fake_test")
-_SMALLEST: Final = ("--pyargs", "chex._src.fake_test")
+_SUITE: Final = ("--pyargs", "chex._src.variants_test")
+_SMALLEST: Final = ("--pyargs", "chex._src.warnings_test")
 
 
 def measure(smallest: bool) -> Iterator[Row]:
@@ -24,7 +24,7 @@ def measure(smallest: bool) -> Iterator[Row]:
         found = pairs(
             lambda: child([*PYTEST, *OFF, *suite], folder).seconds,
             lambda: child([*PYTEST, *reports, *suite], folder).seconds,
-            1 if smallest else 5,
+            1 if smallest else 3,
         )
     yield Row(
         f"chex's own suite ({', '.join(suite[1:])}) with {len(reports)} reports",

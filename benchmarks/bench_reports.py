@@ -32,7 +32,7 @@ def measure(smallest: bool) -> Iterator[Row]:
             f"{as_json:.2f} s, {done.peak / 1e6:.0f} MB",
             as_json <= 20 and done.peak <= 500e6 if is_target else None,
             "one run",
-            f"wall; file of {megabytes:.0f} MB; packing and adding up {microseconds(build / count)} each",
+            f"wall; file of {megabytes:.0f} MB; adding up {microseconds(build / count)} each",
         )
         yield Row(
             f"terminal report of {count:,} compilations",
@@ -79,7 +79,8 @@ def _records(first: int, count: int) -> list[Compilation]:
 
 
 def _build(count: int) -> None:
-    packets = [pack(_records(n, _PER_TEST), "/repo", "gw0") for n in range(0, 5 * _PER_TEST, _PER_TEST)]
+    starts = range(0, 5 * _PER_TEST, _PER_TEST)
+    packets = [pack(_records(n, _PER_TEST), "/repo", "gw0") for n in starts]
     builder = Builder()
     start = time.perf_counter()
     for n in range(count // _PER_TEST):

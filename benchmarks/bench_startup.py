@@ -91,7 +91,7 @@ def _instructions(few: int, many: int) -> Iterator[Row]:
         f"{ratio:.4f}",
         ratio <= 1.005,
         "none",
-        f"callgrind at {few} and {many} tests: start {start / whole:+.2%}, each test {per_test / base:+.2%}",
+        f"callgrind at {few}, {many}: start {start / whole:+.2%}, each {per_test / base:+.1%}",
     )
 
 

@@ -29,7 +29,7 @@ def cold():
 """
 _OURS: Final = """
 def test_{n}(jax_compiles):
-    f = jax.jit(step)
+    f = jax.jit(lambda x: step(x))
     ten_ops(THREE)
     with jax_compiles.exactly(1, of=f):
         f(THREE)
@@ -88,7 +88,6 @@ def _compare(name: str, test: str, count: int, is_slow: bool) -> Row:
     if is_slow:
         target, met = "at least 5 times faster", found.median >= 5
     else:
-        # They forget nothing, trace nothing and give no reason: 10 ms a test is what that may be.
         target, met = "not slower beyond isolation", None
     return Row(
         f"a suite of {count} exact-count tests with ten eager ops each",

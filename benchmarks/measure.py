@@ -70,8 +70,9 @@ def pairs(a: Callable[[], float], b: Callable[[], float], times: int) -> Ratio:
         every_a.append(after)
         every_b.append(middle)
         before = after
-    middles = statistics.median(every_a), statistics.median(every_b)
-    return Ratio(statistics.median(ratios), min(ratios), max(ratios), statistics.median(noise), *middles)
+    median = statistics.median
+    middles = median(every_a), median(every_b)
+    return Ratio(median(ratios), min(ratios), max(ratios), median(noise), *middles)
 
 
 def spread(values: Sequence[float]) -> float:
@@ -83,7 +84,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of ``work``, XLA's threads included; other processes of the machine do not count."""
+    """CPU seconds of ``work``, XLA's threads included, other processes not."""
     gc.collect()
     start = time.process_time()
     work()
@@ -104,19 +105,22 @@ def child(arguments: Sequence[str], cwd: Path | None = None, **environment: str)
     env = {**os.environ, "PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu", **environment}
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
-        process = subprocess.Popen([sys.executable, *arguments], cwd=cwd, env=env, stdout=out, stderr=out)
+        command = [sys.executable, *arguments]
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=out)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.perf_counter() - start
         out.seek(0)
         output = out.read().decode(errors="replace")
     if process.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {process.returncode}:\n{output[-3000:]}")
+        what = f"{' '.join(arguments)} ended with {process.returncode}"
+        raise RuntimeError(f"{what}:\n{output[-3000:]}")
     unit = 1 if sys.platform == "darwin" else 1024
     return Child(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * unit, output)
 
 
-PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:jaxtyping")
+_OTHERS: Final = ("cacheprovider", "xdist", "jaxtyping")
+PYTEST: Final = ("-m", "pytest", "-q", *(x for name in _OTHERS for x in ("-p", f"no:{name}")))
 """pytest with no plugin installed but ours."""
 OFF: Final = ("-p", "no:jaxcompile")
 
@@ -126,7 +130,8 @@ def instructions(arguments: Sequence[str], cwd: Path | None = None) -> int | Non
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         return None
-    command = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, *arguments]
+    tool = (valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null")
+    command = [*tool, sys.executable, *arguments]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True)
     found = re.search(r"Collected : (\d+)", done.stderr)

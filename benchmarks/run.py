@@ -21,7 +21,8 @@ def main() -> int:
     for path in sorted(Path(__file__).parent.glob("bench_*.py")):
         begin = time.perf_counter()
         # A process each: what one compiled is in the caches of none of the others.
-        process = subprocess.Popen([sys.executable, path, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, path, *sys.argv[1:]]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("| ") and not line.startswith(("| what ", "| ---")):

@@ -11,7 +11,7 @@
   that it takes for granted.
 * A ``toml``, ``ini`` or ``yaml`` block with a name in its first line is a file of that name.
 * The commands of a ``console`` block (``$ ...``) are run if a ``text`` block with the output of
-  the last one follows.
+  the last one follows. They run the test file right above them.
 * ``<!-- copy PATH -->`` copies a folder of this repository to where the page's programs run.
 * ``<!-- begin NAME -->`` to ``<!-- end NAME -->`` is generated: see ``GENERATED``.
 
@@ -30,11 +30,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
@@ -127,18 +127,22 @@ class Page:
         for copied in re.findall(r"<!-- copy (\S+) -->", text):
             ignore = shutil.ignore_patterns("__pycache__", ".*_cache", ".hypothesis")
             shutil.copytree(ROOT / copied, self.folder / copied, ignore=ignore)
+        before = None
         for block in blocks(text):
             if block.lang == "python":
                 self._python(block)
             elif block.lang in ("toml", "ini", "yaml") and block.name:
                 self._write(block.name, block.text)
             elif block.lang == "console" and block.output:
+                if before and before.name in self._pending and not before.output:
+                    del self._pending[before.name]  # its command comes here
                 self._flush()
                 script = "\n".join(block.commands[:-1])
                 if script:
                     self._execute(script, shell=True)
                 done = self._execute(block.commands[-1], shell=True)
                 self._show(block, done.stdout + done.stderr)
+            before = block
         self._flush()
 
     def _python(self, block: Block) -> None:
@@ -228,6 +232,7 @@ class Page:
     def _show(self, block: Block, text: str) -> None:
         assert block.output is not None
         text = text.replace(str(self.folder) + os.sep, "").replace(str(self.folder), ".")
+        text = re.sub(r"/\S*/site-packages/", ".../site-packages/", text)
         lines = [line.rstrip() for line in text.strip("\n").splitlines()]
         self.shown[block.output.start] = "".join(f"{line}\n" for line in lines)
 
@@ -254,7 +259,9 @@ def _outcomes(report: Path) -> dict[tuple[tuple[str, ...], str], str | None]:
 def message(text: str) -> str:
     """Of a failure as pytest shows it, the test's own lines and what went wrong."""
     lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if re.match(r"[> ]   ( *)(def|with) ", line)), 0)
+    first = next(
+        (i for i, line in enumerate(lines) if re.match(r"[> ]   ( *)(def|with) ", line)), 0
+    )
     while first and lines[first - 1].startswith("    @"):
         first -= 1
     last = max((i for i, line in enumerate(lines) if line.startswith("E ")), default=len(lines) - 1)
@@ -383,7 +390,15 @@ def _imports(text: str) -> Iterator[str]:
                 yield f"{module[1:]}/{name}" if module else name
 
 
+def _marker() -> str:
+    from pytest_jaxcompile.marker import HELP
+
+    call, _, text = HELP.partition(": ")
+    return f"    @pytest.mark.{call}\n\n{text[0].upper()}{text[1:]}"
+
+
 GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "marker": _marker,
     "flags": _flags,
     "schema": _schema,
     "benchmarks": _benchmarks,
@@ -429,18 +444,23 @@ _MOVING: Final = (
     (re.compile(r"\b(?:\d+(?:\.\d+)?|less than 1)%"), "#%"),
     (re.compile(r"^( +\d+ +\d* +)\d+\.\d\d(?=  )"), r"\1#"),
     (re.compile(r"0x[0-9a-f]+"), "0x#"),
+    (re.compile(r"(site-packages/jax/\S+):\d+"), r"\1:#"),
     (re.compile(r"^=+( .* )=+$"), r"=\1="),
+    (re.compile(r"^( +)# s  \S+::.*"), r"\1# s  a test"),
+    (re.compile(r"^(eager operations: .* of \d+) \(.*\)"), r"\1"),
 )
 
 
 def comparable(text: str) -> str:
-    """``text`` without times, nor the width that they take."""
+    """``text`` without times, nor the width and the order that they bring about."""
     lines = []
     for line in text.split("\n"):
         still = line
         for pattern, replacement in _MOVING:
             still = pattern.sub(replacement, still)
         lines.append(line if still == line else re.sub(r"  +", "  ", still))
+    if "compiled  again  seconds  function" in text:
+        lines.sort()  # the most expensive comes first
     return "\n".join(lines)
 
 
@@ -458,7 +478,9 @@ def run(path: Path) -> Result:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     parser.add_argument("page", nargs="*", type=Path, help="pages; all if none is given")
     given = parser.parse_args()

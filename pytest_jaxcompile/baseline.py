@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +33,7 @@ def dumps(counts: Mapping[str, Mapping[str, int]]) -> str:
     for nodeid in sorted(counts):
         found = {name: n for name, n in counts[nodeid].items() if n}
         if found:
-            lines.append(nodeid.replace("\n", "\\n"))
+            lines.append(_escaped(nodeid))
             lines += [f"    {found[name]} {name}" for name in sorted(found)]
     return "\n".join(lines) + "\n"
 
@@ -39,7 +41,7 @@ def dumps(counts: Mapping[str, Mapping[str, int]]) -> str:
 def loads(text: str) -> Counts:
     """Raises ``ValueError``, naming the line, for anything :func:`dumps` would not write."""
     counts: Counts = {}
-    lines = text.splitlines()
+    lines = text.split("\n")
     if not lines or lines[0] != HEADER:
         raise ValueError(f"line 1 is not {HEADER!r}")
     nodeid = None
@@ -47,7 +49,7 @@ def loads(text: str) -> Counts:
         if not line.strip():
             continue
         if not line.startswith(" "):
-            nodeid = line.replace("\\n", "\n")
+            nodeid = _unescaped(line)
             counts[nodeid] = {}
             continue
         n, _, name = line.strip().partition(" ")
@@ -55,6 +57,25 @@ def loads(text: str) -> Counts:
             raise ValueError(f"line {number} is no '    COUNT FUNCTION' below a test: {line!r}")
         counts[nodeid][name] = int(n)
     return counts
+
+
+def _shown(path: Path) -> str:
+    """The path as it can be typed in the current folder."""
+    return os.path.relpath(path)
+
+
+_ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+
+
+def _escaped(nodeid: str) -> str:
+    """One line, at the margin, from which the id can be read back."""
+    text = "".join(_ESCAPES.get(char, char) for char in nodeid)
+    return f"\\s{text[1:]}" if text.startswith(" ") else text
+
+
+def _unescaped(line: str) -> str:
+    plain = {escape: char for char, escape in _ESCAPES.items()} | {"\\s": " "}
+    return re.sub(r"\\(.)", lambda found: plain.get(found[0], found[0]), line)
 
 
 class Baseline:
@@ -75,7 +96,7 @@ class Baseline:
         """Raises :class:`pytest.UsageError` for a file that is missing or broken."""
         if options.baseline is None:
             return None
-        accept = ACCEPT.format(options.baseline.name)
+        accept = ACCEPT.format(_shown(options.baseline))
         try:
             counts = loads(options.baseline.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -107,7 +128,7 @@ class Baseline:
                 + "; ".join(more)
                 + "\n"
                 + "\n".join(failure.lines(records))
-                + f"\nIf this is meant, accept it with\n  {ACCEPT.format(self.path.name)}"
+                + f"\nIf this is meant, accept it with\n  {ACCEPT.format(_shown(self.path))}"
             )
 
     # -- the end of the run ---------------------------------------------------------------
@@ -126,6 +147,8 @@ class Baseline:
         }
         if summary.complete and not self._selected:
             self.gone = sorted(nodeid for nodeid in self.counts if self._is_gone(nodeid, session))
+        if session.config.option.collectonly:
+            return
         if self.update:
             kept = {k: v for k, v in self.counts.items() if k not in self.gone}
             self.counts = {**kept, **seen}
@@ -156,7 +179,7 @@ class Baseline:
             yield f"{len(self.gone)} tests of the baseline are gone:"
             yield from (f"  {line}" for line in self.gone[:20])
         if (self.fewer or self.gone) and not self.written:
-            yield f"Accept with: {ACCEPT.format(self.path.name)}"
+            yield f"Accept with: {ACCEPT.format(_shown(self.path))}"
 
 
 def _counts(items: list, summary: Summary) -> dict[str, int]:  # type: ignore[type-arg]

@@ -44,7 +44,7 @@ def run(find: Callable[[], Program], args: Sequence[str]) -> int:
         main = ModuleType("__main__")
         main.__dict__.update(program.attributes, __builtins__=builtins)
         if sys.version_info < (3, 14):
-            main.__dict__["__annotations__"] = {}
+            main.__annotations__ = {}
         sys.modules["__main__"] = main
         exec(program.code, main.__dict__)
     except (SystemExit, NoProgramError):

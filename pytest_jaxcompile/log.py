@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, overload
 
@@ -38,6 +39,10 @@ class Recording:
         self._problem = self.problem()
         self._traces_problem = self.traces_problem()
         self._stop = len(self._entries)
+
+    @property
+    def ended(self) -> bool:
+        return self._stop is not None
 
     @property
     def position(self) -> int:
@@ -76,6 +81,7 @@ class Recording:
     def traces_problem(self) -> str | None:
         if self._stop is not None:
             return self._traces_problem
+        self.recorder.check()
         if self.recorder.incomplete != self._incomplete:
             return (
                 "the log records that count traces were switched off (a disabled logger, "
@@ -249,15 +255,15 @@ class Expectation:
         self._log = log
         self._least, self._most = least, most
         self._fail_fast = fail_fast
-        self._starts: list[int] = []
+        self._seen: list[CompileView] = []
 
     def __enter__(self) -> CompileView:
         self._log._ready()
-        start = self._recording.position
-        self._starts.append(start)
-        if self._fail_fast and len(self._starts) == 1:
+        seen = self._view._between(self._recording.position, None)
+        self._seen.append(seen)
+        if self._fail_fast and len(self._seen) == 1:
             self._recording.recorder.watchers.append(self._watch)
-        return self._view._between(start, None)
+        return seen
 
     def __exit__(
         self,
@@ -266,16 +272,18 @@ class Expectation:
         traceback: TracebackType | None,
     ) -> None:
         __tracebackhide__ = True
-        start = self._starts.pop()
-        if self._fail_fast and not self._starts:
-            self._recording.recorder.watchers.remove(self._watch)
+        seen = self._leave()
         if kind is None:
             self._log._ready()
-            self._judge(self._view._between(start, self._recording.position))
+            judge(seen, self._least, self._most)
 
-    def _judge(self, seen: CompileView) -> None:
-        __tracebackhide__ = True
-        judge(seen, self._least, self._most)
+    def _leave(self) -> CompileView:
+        """End the innermost block; its view grows no more."""
+        seen = self._seen.pop()
+        seen._stop = self._recording.position
+        if self._fail_fast and not self._seen:
+            self._recording.recorder.watchers.remove(self._watch)
+        return seen
 
     def _watch(self, entry: Entry) -> None:
         """Raise inside the call that compiles once too often."""
@@ -285,12 +293,8 @@ class Expectation:
         accept = self._recording._accept
         if accept is not None and not accept(entry):
             return
-        for start in self._starts:
-            self._judge_most(self._view._between(start, None))
-
-    def _judge_most(self, seen: CompileView) -> None:
-        __tracebackhide__ = True
-        judge(seen, None, self._most)
+        for seen in self._seen:
+            judge(seen, None, self._most)
 
 
 def judge(seen: CompileView, least: int | None, most: int | None) -> None:
@@ -334,6 +338,16 @@ class CompileLog(CompileView):
         """
         return Expectation(self, of, "user" if of is not None else "all", most=0, fail_fast=True)
 
+    @contextmanager
+    def watch(self, most: int, *, of: Of = None) -> Iterator[CompileView]:
+        """Raise inside the block at the compilation past ``most``; nothing is judged at its end."""
+        expectation = Expectation(self, of, "user", most=_checked(most), fail_fast=True)
+        seen = expectation.__enter__()
+        try:
+            yield seen
+        finally:
+            expectation._leave()
+
     def per_call(
         self, function: Callable[..., Any], calls: Iterable[Any], *, of: Of = None
     ) -> list[int]:
@@ -351,7 +365,7 @@ class CompileLog(CompileView):
             expectation = Expectation(self, of, "user")
             with expectation as seen:
                 function(*call) if isinstance(call, tuple) else function(call)
-            counts.append(seen._between(seen._start, self._blocks.position).count)
+            counts.append(seen.count)
         return counts
 
     def by_function(self) -> dict[str, list[Compilation]]:
@@ -376,7 +390,9 @@ class CompileLog(CompileView):
 
     def _ready(self) -> None:
         """Raise if no expectation could be judged."""
-        problem = self._recording.problem()
+        problem = self._blocks.problem()
+        if problem is None and self._blocks.ended:
+            problem = "the recording has ended, so nothing that happens now is in it"
         if problem is None and self._recording.recorder.listening and probe().disabled:
             problem = "jax_disable_jit is on, so nothing is compiled at all"
         if problem is not None:

@@ -26,6 +26,10 @@ class Demand:
     fail_fast: bool
     limit: int | None
 
+    @property
+    def counts(self) -> bool:
+        return self.least is not None or self.most is not None
+
 
 def jax_compiles(
     *,
@@ -47,7 +51,15 @@ def jax_compiles(
         raise TypeError("exactly= excludes at_most= and at_least=")
     if at_least is not None and at_most is not None and at_least > at_most:
         raise TypeError("at_least= is more than at_most=")
+    if not isinstance(fail_fast, bool):
+        raise TypeError(f"fail_fast must be True or False, not {fail_fast!r}")
+    if fail_fast and exactly is None and at_most is None:
+        raise TypeError("fail_fast= needs exactly= or at_most=")
+    if of is not None and exactly is None and at_most is None and at_least is None:
+        raise TypeError("of= needs exactly=, at_most= or at_least=; limit= holds for each function")
     functions = () if of is None else tuple(of) if isinstance(of, (list, tuple)) else (of,)
+    if of is not None and not functions:
+        raise TypeError("of= is empty")
     for function in functions:
         if not (isinstance(function, str) or callable(function)):
             raise TypeError(f"of={function!r} is no function and no name of one")
@@ -55,27 +67,32 @@ def jax_compiles(
         at_least if exactly is None else exactly,
         at_most if exactly is None else exactly,
         functions,
-        bool(fail_fast),
+        fail_fast,
         limit,
     )
 
 
 def demands(item: pytest.Item) -> list[Demand]:
-    """The markers that apply to ``item``: those of the closest of function, class and module.
+    """What the item's markers ask: those of the closest of function, class and module.
 
-    Raises :class:`pytest.UsageError` for a malformed one.
+    A limit is asked for separately: the closest that is given holds. Raises
+    :class:`pytest.UsageError` for a malformed marker.
     """
     found: list[Demand] = []
     closest = None
+    limit = None
     for node, mark in item.iter_markers_with_node(NAME):
-        if closest is not None and node is not closest:
-            break
-        closest = node
         try:
-            found.append(jax_compiles(*mark.args, **mark.kwargs))
+            demand = jax_compiles(*mark.args, **mark.kwargs)
         except TypeError as error:
             text = str(error).replace("jax_compiles()", "it", 1)
             raise pytest.UsageError(
                 f"{item.nodeid}: malformed marker @pytest.mark.{NAME}: {text}"
             ) from None
+        limit = demand.limit if limit is None else limit
+        if demand.counts and closest in (None, node):
+            closest = node
+            found.append(demand)
+    if limit is not None:
+        found.append(Demand(None, None, (), False, limit))
     return found

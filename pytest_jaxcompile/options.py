@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,11 +73,14 @@ class Options:
     update_baseline: bool = False
     limit: int | None = None
     cold: str = "functions"
+    in_actions: bool = False
+    """Whether GitHub Actions runs the tests, which shows annotations and a step summary."""
 
     @property
     def summarises(self) -> bool:
         """Whether the whole run is recorded, and not only tests that ask."""
-        return self.report or any((self.json, self.html, self.trace)) or self.checks_all
+        outputs = (self.json, self.html, self.trace)
+        return self.report or any(outputs) or self.checks_all or self.in_actions
 
     @property
     def checks_all(self) -> bool:
@@ -124,6 +128,7 @@ def read_options(config: pytest.Config) -> Options:
         update_baseline=bool(value("update_baseline")),
         limit=None if limit == "" else limit,
         cold=cold,
+        in_actions=os.environ.get("GITHUB_ACTIONS") == "true",
     )
     if options.update_baseline and options.baseline is None:
         raise pytest.UsageError("--jax-compile-update-baseline needs --jax-compile-baseline=PATH")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import platform
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 
 from pytest_jaxcompile.options import Options
 from pytest_jaxcompile.report import files, terminal
+from pytest_jaxcompile.report.environment import environment
 from pytest_jaxcompile.report.summary import Summary
 
 
@@ -30,39 +29,23 @@ class Outputs:
         self._annotations: list[str] = []
         if hasattr(config, "workerinput"):
             return
-        for path in (options.json, options.html, options.trace):
+        written = [options.json, options.html, options.trace]
+        if options.update_baseline:
+            written.append(options.baseline)
+        for path in written:
             if path is not None:
                 try:
                     files.check_writable(path)
-                except OSError as error:
-                    raise pytest.UsageError(
-                        f"cannot write {path}: {error.strerror or error}"
-                    ) from None
+                except files.ReportError as error:
+                    raise pytest.UsageError(str(error)) from None
         if options.html and importlib.util.find_spec("jinja2") is None:
             raise pytest.UsageError("--jax-compile-html needs: pip install pytest-jaxcompile[html]")
 
     # -- the environment ----------------------------------------------------------------
 
     def environment(self) -> dict[str, Any]:
-        """Versions, platform and devices of this process; JAX's only if the run imported it."""
-        found: dict[str, Any] = {
-            "python": platform.python_version(),
-            "pytest": pytest.__version__,
-            "platform": platform.platform(),
-            "jax": None,
-            "jaxlib": None,
-            "devices": [],
-            "workers": 1,
-        }
-        if "jax" in sys.modules:
-            from pytest_jaxcompile.probe import probe
-
-            found["jax"] = sys.modules["jax"].__version__
-            found["jaxlib"] = getattr(sys.modules.get("jaxlib"), "__version__", None)
-            found["devices"] = probe().device_names()
-        if self._environment:
-            found |= {k: v for k, v in self._environment.items() if v}
-        return found
+        """What this process ran on, and what its workers said of theirs."""
+        return environment() | {k: v for k, v in self._environment.items() if v}
 
     def merge_environment(self, other: dict[str, Any]) -> None:
         """Take over what a worker says; the controller of a parallel run imports no JAX."""
@@ -78,33 +61,36 @@ class Outputs:
         self._to(self._options.trace, lambda path: files.save(path, _render("trace", summary)))
         self._to(self._options.html, lambda path: files.save(path, _render("html", summary)))
         target = os.environ.get("GITHUB_STEP_SUMMARY")
-        if target and self._in_actions:
-            from pytest_jaxcompile.report import github
-
-            with open(target, "a", encoding="utf-8") as file:
-                file.write(github.step_summary(summary))
+        if target and self._options.in_actions:
+            text = _render("github", summary, "step_summary")
+            try:
+                with open(target, "a", encoding="utf-8") as file:
+                    file.write(text)
+            except OSError as error:
+                self.problem(f"cannot write the step summary {target}: {error.strerror}")
         return not self._problems
+
+    def problem(self, text: str) -> None:
+        """Something that was asked for and could not be done; told at the end."""
+        self._problems.append(text)
 
     def _to(self, path: Path | None, write: Callable[[Path], None]) -> None:
         if path is None:
             return
         try:
             write(path)
+        except files.ReportError as error:
+            self._problems.append(str(error))
         except Exception as error:  # the run's own results must still be shown
-            text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            self._problems.append(f"cannot write {path}: {text}")
+            self._problems.append(f"cannot write {path}: {type(error).__name__}: {error}")
         else:
             self._written.append(str(path))
 
     # -- GitHub Actions -----------------------------------------------------------------
 
-    @property
-    def _in_actions(self) -> bool:
-        return os.environ.get("GITHUB_ACTIONS") == "true"
-
     def annotate(self, path: str, line: int, message: str) -> None:
         """A failed expectation at the user's line; nothing outside GitHub Actions."""
-        if self._in_actions:
+        if self._options.in_actions:
             from pytest_jaxcompile.report import github
 
             self._annotations.append(github.annotation(path, line, "JAX compilations", message))
@@ -127,6 +113,6 @@ class Outputs:
             reporter.write_line(problem, red=True)
 
 
-def _render(name: str, summary: Summary) -> str:
+def _render(name: str, summary: Summary, function: str = "render") -> str:
     module = importlib.import_module(f"pytest_jaxcompile.report.{name}")
-    return module.render(summary)  # type: ignore[no-any-return]
+    return getattr(module, function)(summary)  # type: ignore[no-any-return]

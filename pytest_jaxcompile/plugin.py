@@ -5,7 +5,7 @@ Importing this module imports neither JAX nor the rest of the package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = pytest.StashKey[Options]()
 _SESSION = pytest.StashKey["Session"]()
+_MALFORMED = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,12 +50,32 @@ def _session(config: pytest.Config) -> Session:
     return session
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        found = demands(item)
-        if found or NAME in getattr(item, "fixturenames", ()):
-            _session(config).watch(item, found)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    try:
+        for item in session.items:
+            found = demands(item)
+            if found or NAME in getattr(item, "fixturenames", ()):
+                _session(session.config).watch(item)
+    except pytest.UsageError as error:
+        if not hasattr(session.config, "workerinput"):
+            raise
+        # A worker cannot end the run: it reports no tests, and the controller raises.
+        session.config.stash[_MALFORMED] = str(error)
+        session.items[:] = []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    error = session.config.stash.get(_MALFORMED, None)
+    if error is not None:
+        session.config.workeroutput["jaxcompile_usage"] = error  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_testnodedown(node: Any) -> None:
+    error = getattr(node, "workeroutput", {}).get("jaxcompile_usage")
+    if error is not None:
+        raise pytest.UsageError(error)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from pytest_jaxcompile.context import TraceContext
-from pytest_jaxcompile.errors import UnsupportedJaxError
+from pytest_jaxcompile.errors import CountUnavailableError, UnsupportedJaxError
 from pytest_jaxcompile.stack import JAX, StackReader
 
 TRACE_EVENT: Final = "/jax/core/compile/jaxpr_trace_duration"
@@ -129,7 +129,9 @@ class Probe:
         """All jitted functions alive, JAX's own included. Walks the heap: for error paths only."""
         import gc
 
-        return (o for o in gc.get_objects() if type(o) in self.jitted_types)
+        found = (o for o in gc.get_objects() if type(o) in self.jitted_types)
+        # Without a function are those that JAX makes to run one program.
+        return (o for o in found if hasattr(o, "_fun") or hasattr(o, "__wrapped__"))
 
     def owns(self, fun: Any) -> bool:
         """Whether JAX itself jits ``fun``, a function defined inside JAX.
@@ -137,15 +139,18 @@ class Probe:
         True if a jitted object of JAX's modules holds it, or if it is a closure
         that a function of JAX made and jitted (as for ``jax.lax`` primitives).
         """
-        module = sys.modules.get(getattr(fun, "__module__", None) or "")
-        if module is None:
+        written_in = sys.modules.get(getattr(fun, "__globals__", {}).get("__name__", ""))
+        shown_in = sys.modules.get(getattr(fun, "__module__", None) or "")
+        for module in (written_in, shown_in):
+            if module is not None and id(fun) in self._jitted_in(module):
+                return True
+        if not isinstance(fun, FunctionType):
             return False
-        if id(fun) in self._jitted_in(module):
-            return True
-        outer, marker, _ = getattr(fun, "__qualname__", "").partition(".<locals>")
+        # Its code keeps the name that the function was written with; JAX renames the function.
+        outer, marker, _ = fun.__code__.co_qualname.partition(".<locals>")
         if not marker:
             return False
-        maker: Any = module
+        maker: Any = written_in
         for part in outer.split("."):
             maker = getattr(maker, part, None)
         while hasattr(maker, "__wrapped__"):
@@ -153,22 +158,28 @@ class Probe:
         code = getattr(maker, "__code__", None)
         return code is not None and not {"jit", "pjit"}.isdisjoint(code.co_names)
 
-    def _jitted_under(self, value: Any) -> Iterator[Any]:
-        """The functions of jitted objects that ``value`` is, or wraps."""
-        for _ in range(8):
-            if type(value) is self.jitted_types[0]:
-                yield self.inner(value)
-            value = getattr(value, "__dict__", {}).get("__wrapped__")
+    def _jitted_under(self, value: Any, depth: int = 4) -> Iterator[Any]:
+        """The functions of jitted objects that ``value`` is, wraps, or keeps as a member."""
+        if type(value) is self.jitted_types[0]:
+            yield self.inner(value)
+        if depth == 0:
+            return
+        members: Any = ()
+        if isinstance(value, dict):
+            members = value.values()
+        elif isinstance(value, type) or type(value).__module__.startswith("jax"):
+            members = getattr(value, "__dict__", {}).values()
+        elif isinstance(value, FunctionType):
+            members = (value.__dict__.get("__wrapped__"),)
+        for member in list(members):
+            yield from self._jitted_under(member, depth - 1)
 
     def _jitted_in(self, module: Any) -> frozenset[int]:
         """Ids of the functions that the module's jitted objects hold; modules keep them alive."""
         name = module.__name__
         if name not in self._owned:
-            found = set()
-            for value in list(vars(module).values()):
-                members = vars(value).values() if isinstance(value, type) else (value,)
-                for member in members:
-                    found |= {id(fun) for fun in self._jitted_under(member)}
+            values = list(vars(module).values())
+            found = {id(fun) for value in values for fun in self._jitted_under(value)}
             self._owned[name] = frozenset(found)
         return self._owned[name]
 
@@ -176,7 +187,8 @@ class Probe:
 
     def subscribers(self, kind: str) -> list[Any]:
         """JAX's live list of listeners of a kind; its public getters (from 0.6) give copies."""
-        return getattr(self.monitoring, f"_{kind}_listeners", [])  # type: ignore[no-any-return]
+        listeners: list[Any] = getattr(self.monitoring, f"_{kind}_listeners", [])
+        return listeners
 
     def subscribe(self, kind: str, callback: Callable[..., None]) -> None:
         if callback not in self.subscribers(kind):
@@ -232,13 +244,17 @@ class Probe:
             # There, ``clear_all`` does nothing from its second call on.
             for jitted in self.live_jitted():
                 if type(jitted) is self.jitted_types[0] and is_users(self.inner(jitted)):
-                    jitted._clear_cache()
+                    self._clear(jitted)
         self._pjit._infer_params_cached.cache_clear()
         for mapped in list(getattr(self._api, "_pmap_cache_clears", ())):
             mapped._cache_clear()
         parallel = getattr(self._pxla, "parallel_callable", None)
         if parallel is not None:
             parallel.cache_clear()
+
+    @staticmethod
+    def _clear(jitted: Any) -> None:
+        jitted._clear_cache()
 
     def _trace_cache(self) -> Callable[[Any], None]:
         """How to forget the traces of one function: by weak reference from 0.8, by name before."""
@@ -272,9 +288,18 @@ _probe: Probe | None = None
 
 
 def probe() -> Probe:
-    """The probe of the JAX that is loaded; loads JAX if it is not."""
+    """The probe of the JAX that is loaded; loads JAX if it is not.
+
+    Raises :class:`CountUnavailableError` if JAX was taken out of ``sys.modules`` since.
+    """
     global _probe
-    with _lock:
-        if _probe is None or sys.modules.get("jax") is not _probe.jax:
-            _probe = Probe()
-        return _probe
+    if _probe is None:
+        with _lock:
+            if _probe is None:
+                _probe = Probe()
+    if sys.modules.get("jax") is not _probe.jax:
+        raise CountUnavailableError(
+            "jax is no longer the module that was listened to: it was deleted from sys.modules "
+            "or imported a second time"
+        )
+    return _probe

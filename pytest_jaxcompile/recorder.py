@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -30,6 +30,7 @@ from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.tap import Tap
 
 _MAX_STORIES: Final = 4096
+_MAX_REPEATED: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ class Recorder:
         self._modules = Attached()
         self._stories: OrderedDict[Hashable, Story] = OrderedDict()
         self._definitions: OrderedDict[Hashable, Story] = OrderedDict()
+        self._traces: Counter[Hashable] = Counter()
+        """How often each story's function was traced."""
+        self._compiled_at: dict[tuple[Hashable, int], int] = {}
+        """How often it had been traced when it was last compiled for a signature."""
         self._count = 0
         self._pending: list[list[tuple[Any, Entry]]] = []
 
@@ -172,6 +177,7 @@ class Recorder:
         with self._lock:
             self._stories.clear()
             self._definitions.clear()
+            self._compiled_at.clear()
 
     # -- what JAX says ------------------------------------------------------------
 
@@ -376,28 +382,44 @@ class Recorder:
         return next(iter(found.values()))
 
     def _reasons(self, function: Function, signature: Signature) -> tuple[Reason, ...]:
-        story = self._stories.get(function.story)
-        definition = self._definitions.get(function.definition)
+        story, definition = function.story, function.definition
+        if function.eager_op:
+            # JAX makes and drops the functions of its operations as it likes.
+            story = ("op", definition)
+        own, earlier = self._stories.get(story), self._definitions.get(definition)
         reasons: tuple[Reason, ...] = ()
-        earlier = story if story is not None else definition
-        if earlier is not None:
-            nearest = earlier.nearest(signature)
+        compared = own if own is not None else earlier
+        if compared is not None:
+            nearest = compared.nearest(signature)
             reasons = differences(nearest, signature) if nearest is not None else ()
-            if story is None:
+            if own is None and not function.eager_op:
                 what = f"{function.qualname} defined at {function.defined_at}"
                 reasons = (Reason("new_function", None, what, "a new object of it"), *reasons)
-            elif not reasons:
-                reasons = (Reason("evicted", None, None, None),)
-            reasons = with_hints(reasons, signature, earlier, function.name)
-        for stories, key in (
-            (self._stories, function.story),
-            (self._definitions, function.definition),
-        ):
+            elif not reasons and not function.eager_op:
+                reasons = (self._repeated(function, signature),)
+            reasons = with_hints(reasons, signature, compared, function.name)
+        if len(self._compiled_at) > _MAX_REPEATED:
+            self._compiled_at.clear()
+        self._compiled_at[function.story, hash(signature)] = self._traces[function.story]
+        for stories, key in ((self._stories, story), (self._definitions, definition)):
             stories.setdefault(key, Story()).add(signature)
             stories.move_to_end(key)
             if len(stories) > _MAX_STORIES:
                 stories.popitem(last=False)
         return reasons
+
+    def _repeated(self, function: Function, signature: Signature) -> Reason:
+        """Why a signature that was compiled before was compiled again.
+
+        A program of a transformation is told by more than its arguments: as long as the
+        function was not traced again, nothing was forgotten, and it is another program.
+        """
+        self._settle()
+        key = (function.story, hash(signature))
+        if signature.transform and self._compiled_at.get(key) == self._traces[function.story]:
+            text = " of ".join(signature.transform)
+            return Reason("transform", None, text, f"another {text} of it")
+        return Reason("evicted")
 
     def _own(self, duration: float) -> float:
         """``duration`` less what was compiled inside it on this thread."""
@@ -421,6 +443,8 @@ class Recorder:
         return Entry(did, function, self.scope, self.phase, compilation)
 
     def _append(self, entry: Entry) -> None:
+        if entry.did == "trace":
+            self._traces[entry.function.story] += 1
         self.entries.append(entry)
 
 

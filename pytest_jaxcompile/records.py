@@ -219,7 +219,7 @@ class Signature:
             "options": dict(self.options),
             "transform": list(self.transform),
             "devices": self.devices,
-            "text": str(self),
+            "text": f"{self}, under {' of '.join(self.transform)}" if self.transform else str(self),
         }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import os
 import time
 import warnings
 from collections.abc import Callable, Generator
@@ -17,15 +18,17 @@ from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
 from pytest_jaxcompile.imports import when_imported
 from pytest_jaxcompile.log import CompileLog, Recording, judge
 from pytest_jaxcompile.marker import Demand
+from pytest_jaxcompile.marker import demands as find_demands
 from pytest_jaxcompile.options import Options
 from pytest_jaxcompile.outputs import Outputs
 from pytest_jaxcompile.probe import probe
 from pytest_jaxcompile.recorder import Entry, recorder
+from pytest_jaxcompile.report.files import ReportError
 from pytest_jaxcompile.report.summary import Builder, Packet, pack
 from pytest_jaxcompile.stack import USER
 from pytest_jaxcompile.strays import Strays
 
-_WATCHED: Final = pytest.StashKey[list[Demand]]()
+_WATCHED: Final = pytest.StashKey[bool]()
 _LOG: Final = pytest.StashKey[CompileLog]()
 _ATTRIBUTE: Final = "_jaxcompile"
 """Where a test report carries its compilations."""
@@ -49,11 +52,16 @@ class Session:
         self._strays = Strays()
         self._cursor = 0
         self._tracing = False
+        self._logs = 0
+        """Tests under way that have a log: one, or none."""
         self._undo: list[Callable[[], None]] = []
         self._open = False
+        self._deselected = False
         self._unusable: Exception | None = None
         self._outside: list[tuple[str, Entry]] = []
         self._seen: list[Entry] = []
+        # A run inside a run (pytester in process) puts back what the outer one had.
+        self._before = recorder.strays, recorder.scope, recorder.phase
         recorder.strays = self._strays.of_this_thread
         recorder.scope, recorder.phase = None, "startup"
         self._undo.append(when_imported("jax", self._jax_loaded))
@@ -68,6 +76,8 @@ class Session:
             require_supported()
             recorder.open(traces=False)
             self._open = True
+            if self._logs:
+                self._trace()
         except Exception as error:
             self._unusable = error
 
@@ -78,29 +88,34 @@ class Session:
         if self._open:
             recorder.close(traces=False)
             self._open = False
-        recorder.strays = lambda: None
-        recorder.scope, recorder.phase = None, "session"
+        recorder.strays, recorder.scope, recorder.phase = self._before
 
     # -- which tests ask --------------------------------------------------------------
 
-    def watch(self, item: pytest.Item, found: list[Demand]) -> None:
-        item.stash[_WATCHED] = found
+    def watch(self, item: pytest.Item) -> None:
+        """This test has the fixture or a marker."""
+        item.stash[_WATCHED] = True
 
     def log(self, item: pytest.Item) -> CompileLog:
-        """The log of the test that runs; asked for by the fixture, or by a check."""
-        log = item.stash.get(_LOG, None)
-        if log is None:
-            log = self._begin(item)
-            if recorder.phase == "call":  # asked for inside the test's body
-                self._start_cold()
+        """The log of the test that runs, for its fixture, which starts cold at once."""
+        if recorder.scope is None:
+            # The first to ask of the whole run, with a test under way: see which phase it is in.
+            phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("(")[2].rstrip(")")
+            recorder.scope, recorder.phase = item.nodeid, phase or "call"
+        log = item.stash.get(_LOG, None) or self._begin(item)
+        self._start_cold()
         return log
 
-    def _begin(self, item: pytest.Item) -> CompileLog:
-        nodeid = item.nodeid
+    def _trace(self) -> None:
         if not self._tracing and self._open:
             recorder.open(traces=True)
             self._tracing = True
-        whole = Recording(recorder, lambda e: e.scope == nodeid)
+
+    def _begin(self, item: pytest.Item) -> CompileLog:
+        nodeid = item.nodeid
+        self._logs += 1
+        self._trace()
+        whole = Recording(recorder, lambda e: e.scope == nodeid and e.phase != "after")
         call = Recording(recorder, lambda e: e.scope == nodeid and e.phase == "call")
         log = item.stash[_LOG] = CompileLog(call, blocks=whole)
         return log
@@ -110,11 +125,14 @@ class Session:
             raise CountUnavailableError(
                 f"compilations cannot be counted: {self._unusable}"
             ) from self._unusable
-        if "jax" in sys.modules and self._open:
+        if self._open:
             start_cold(self.options.cold)  # type: ignore[arg-type]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._collected([item.nodeid for item in session.items])
+
+    def pytest_deselected(self) -> None:
+        self._deselected = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:  # noqa: ARG002
@@ -123,7 +141,12 @@ class Session:
     def _collected(self, nodeids: list[str]) -> None:
         if self.baseline is not None:
             option = self.config.option
-            chosen = option.keyword or option.markexpr or getattr(option, "lf", False)
+            chosen = (
+                self._deselected
+                or option.keyword
+                or option.markexpr
+                or getattr(option, "lf", False)
+            )
             chosen = chosen or option.deselect or any("::" in arg for arg in self.config.args)
             self.baseline.collected(nodeids, bool(chosen))
 
@@ -133,6 +156,7 @@ class Session:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         recorder.scope, recorder.phase = item.nodeid, "setup"
         self._seen = []
+        self._strays.begin()
         if _WATCHED in item.stash or self.options.checks_all:
             self._begin(item)
         return (yield)
@@ -144,26 +168,22 @@ class Session:
         if log is not None:
             self._start_cold()
         recorder.phase = "call"
-        demands = item.stash.get(_WATCHED, [])
-        with self._strays.of_test(item.nodeid):
-            if log is None:
-                return (yield)
-            watchers = [
-                log.at_most(d.most, of=d.of or None, fail_fast=True)
-                for d in demands
-                if d.fail_fast and d.most is not None
-            ]
-            for watcher in watchers:
-                watcher.__enter__()
-            try:
-                result = yield
-            finally:
-                for watcher in watchers:
-                    watcher.__exit__(SystemExit, None, None)  # judged below, once
-            self._judge(item, log, demands)
+        demands = find_demands(item)
+        if log is None and demands:  # a marker that a fixture added
+            log = self._begin(item)
+            self._start_cold()
+        if log is None:
+            return (yield)
+        with contextlib.ExitStack() as stack:
+            for demand in demands:
+                if demand.fail_fast and demand.most is not None:
+                    stack.enter_context(log.watch(demand.most, of=demand.of or None))
+            result = yield
+        if not getattr(item, "_excinfo", None):  # where pytest keeps what a TestCase raised
+            self._judge(log, item.nodeid, demands)
         return result
 
-    def _judge(self, item: pytest.Item, log: CompileLog, demands: list[Demand]) -> None:
+    def _judge(self, log: CompileLog, nodeid: str, demands: list[Demand]) -> None:
         __tracebackhide__ = True
         limit = self.options.limit
         for demand in demands:
@@ -180,7 +200,7 @@ class Session:
                     raise CompileCountError(failure.message(records, [], None, limit, name))
         if self.baseline is not None and not self.options.update_baseline:
             log._ready()
-            self.baseline.check(item.nodeid, log)
+            self.baseline.check(nodeid, log)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self) -> Generator[None, None, None]:
@@ -194,12 +214,14 @@ class Session:
         """What a shared fixture compiles belongs to no single test."""
         if fixturedef.scope == "function":
             return (yield)
+        threads = self._strays.running()
         before = recorder.scope, recorder.phase
         recorder.scope, recorder.phase = None, f"{fixturedef.scope} fixture {fixturedef.argname}"
         try:
             return (yield)
         finally:
             recorder.scope, recorder.phase = before
+            self._strays.share(threads)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -222,21 +244,21 @@ class Session:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        error = call.excinfo
-        if error is not None and not error.errisinstance(CompileCountError):
-            error = None
-        if error is not None:
-            _end_on_users_line(error)
+        for raised in (call.excinfo, *(getattr(item, "_excinfo", None) or ())):
+            if raised is not None and raised.errisinstance(CompileCountError):
+                _end_on_users_line(raised)
         report = yield
         packet = self._take(item.nodeid)
         if packet is not None and self.options.summarises:
             setattr(report, _ATTRIBUTE, packet)
-        if error is not None:
+        error = call.excinfo
+        if error is not None and error.errisinstance(CompileCountError):
             setattr(report, _FAILURE, _place(item, error))
             if not any(str(entry.path) == str(item.path) for entry in error.traceback):
                 # A marker's demand failed: there is no line of the test to show.
                 report.longrepr = error.getrepr(style="value")
         if call.when == "teardown":
+            self._strays.end(item.nodeid)
             self._properties(item, report)
             self._end(item)
         return report
@@ -255,6 +277,7 @@ class Session:
         if log is not None:
             log.stop()
             del item.stash[_LOG]
+            self._logs -= 1
         if self._tracing:
             recorder.close(traces=True)
             self._tracing = False
@@ -269,8 +292,10 @@ class Session:
         for entry in new:
             if entry.compilation is None:
                 continue
-            self.config.hook.pytest_jaxcompile_compilation(
-                config=self.config, compilation=entry.compilation, nodeid=entry.scope
+            self._call_hook(
+                "pytest_jaxcompile_compilation",
+                compilation=entry.compilation,
+                nodeid=entry.scope,
             )
             if entry.scope == nodeid and entry.phase != "after":
                 mine.append(entry.compilation)
@@ -281,6 +306,13 @@ class Session:
                 )
                 self._outside.append((place, entry))
         return pack(mine, self._root, self.worker) if mine else None
+
+    def _call_hook(self, name: str, **arguments: Any) -> None:
+        """Call a hook of others. Its failure is told, and fails the run, but loses no report."""
+        try:
+            getattr(self.config.hook, name)(config=self.config, **arguments)
+        except Exception as error:
+            self.outputs.problem(f"the hook {name} failed: {type(error).__name__}: {error}")
 
     @property
     def _root(self) -> str:
@@ -331,11 +363,15 @@ class Session:
         summary = self.builder.summary
         summary.started = self.started
         summary.seconds = time.time() - self.started
-        summary.complete = not self.lost and exitstatus in (0, 1, 5) and not session.shouldstop
+        stopped = session.shouldstop or session.shouldfail
+        summary.complete = not self.lost and exitstatus in (0, 1, 5) and not stopped
         summary.environment = self.outputs.environment()
-        self.config.hook.pytest_jaxcompile_summary(config=self.config, summary=summary)
+        self._call_hook("pytest_jaxcompile_summary", summary=summary)
         if self.baseline is not None:
-            self.baseline.finish(summary, session)
+            try:
+                self.baseline.finish(summary, session)
+            except ReportError as error:
+                self.outputs.problem(str(error))
         if not self.outputs.write(summary) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._unusable is not None:

@@ -278,6 +278,22 @@ def _dynamic_values(stack: Stack) -> Iterable[Any]:
     return (value for index, value in enumerate(stack.args or ()) if index not in numbers_)
 
 
+_namesakes: dict[str, list[int | None]] = {}
+
+
+def _type_name(kind: type) -> str:
+    """A node type's name; with a number if there was another type of that name before."""
+    name = kind.__qualname__
+    if kind.__module__ == "builtins":
+        return name
+    seen = _namesakes.setdefault(name, [])
+    number = numbers.of(kind)
+    if number not in seen:
+        seen.append(number)
+    position = seen.index(number)
+    return f"{name}#{position + 1}" if position else name
+
+
 def _tree(treedef: Any) -> Tree:
     data = treedef.node_data()
     if data is None:
@@ -287,11 +303,11 @@ def _tree(treedef: Any) -> Tree:
         return "None"
     children = tuple(map(_tree, treedef.children()))
     if issubclass(kind, dict) and isinstance(metadata, (list, tuple)):
-        return (kind.__name__, None, tuple(f"[{key!r}]" for key in metadata), children)
+        return (_type_name(kind), None, tuple(f"[{key!r}]" for key in metadata), children)
     fields = getattr(kind, "_fields", None)
     if metadata is None and fields is not None:
-        return (kind.__qualname__, None, tuple(f".{field}" for field in fields), children)
+        return (_type_name(kind), None, tuple(f".{field}" for field in fields), children)
     names = tuple(f"[{index}]" for index in range(len(children)))
     if metadata is None:
-        return (kind.__name__, None, names, children)
-    return (kind.__qualname__, static_of(metadata), names, children)
+        return (_type_name(kind), None, names, children)
+    return (_type_name(kind), static_of(metadata), names, children)

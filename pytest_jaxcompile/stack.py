@@ -117,7 +117,9 @@ class StackReader:
                 zone = JAX
             elif filename.startswith(_OWN_DIRECTORY):
                 zone = OURS
-            elif filename.startswith(self._library_prefixes) or "-packages" + os.sep in filename:
+            elif filename.startswith(self._library_prefixes) or any(
+                folder in filename for folder in _INSTALLED
+            ):
                 zone = LIBRARY
             else:
                 zone = USER
@@ -247,6 +249,9 @@ class StackReader:
 
 def _is_jaxpr(value: Any) -> bool:
     return type(value).__name__ in ("ClosedJaxpr", "Jaxpr")
+
+
+_INSTALLED = tuple(f"{os.sep}{name}-packages{os.sep}" for name in ("site", "dist"))
 
 
 def _library_prefixes() -> tuple[str, ...]:

@@ -62,7 +62,22 @@ def known(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8").partition("\n\nimport ")[0]
     namespace: dict[str, Any] = {}
     exec(text, namespace)
-    return namespace["CASE"]
+    case: dict[str, Any] = namespace["CASE"]
+    # Where another JAX compiles otherwise than 0.10, with which the cases were measured.
+    number = path.stem[:3]
+    if number == "017" and JAX[:2] != (0, 10):
+        # What a static argument does whose hash changes is JAX's to say: here it compiles again.
+        case["expect"]["tile"] |= {"traces": 2, "lowerings": 2, "compilations": 2}
+        case["all"] = 4
+    if number == "044" and JAX < (0, 5):
+        case["expect"]["step"]["traces"] = 1  # the mesh is no part of an array's type yet
+    if number == "073" and JAX < (0, 5):
+        # A call does not use what was compiled ahead of time.
+        case["expect"]["f"]["compilations"] = 2
+        case["all"] = 2
+    if number == "093" and JAX < (0, 5):
+        pytest.skip("this JAX has no jax.ffi")
+    return case
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from pytest_jaxcompile.report.answer import share
 from pytest_jaxcompile.report.summary import FunctionTotals, Item, Summary
 
 _FUNCTIONS: Final = 10
@@ -29,13 +30,6 @@ def lines(summary: Summary, width: int = 80) -> Iterator[str]:
     yield from _worst(summary, users)
     yield from _rest(summary)
     yield from _tests(summary)
-
-
-def share(summary: Summary) -> float | None:
-    """Part of the run's time that went into compiling, 0 to 1; of all workers' time together."""
-    workers = max(1, int(summary.environment.get("workers") or 1))
-    total = summary.seconds * workers
-    return min(1.0, summary.compile_seconds / total) if total > 0 else None
 
 
 def _totals(summary: Summary) -> str:
