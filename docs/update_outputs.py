@@ -443,7 +443,7 @@ _MOVING: Final = (
     (re.compile(r"\b\d+ (ms|s)\b"), r"# \1"),
     (re.compile(r"\b(?:\d+(?:\.\d+)?|less than 1)%"), "#%"),
     (re.compile(r"^( +\d+ +\d* +)\d+\.\d\d(?=  )"), r"\1#"),
-    (re.compile(r"0x[0-9a-f]+"), "0x#"),
+    (re.compile(r"(?:\.\.\.[\w ]{0,16})?0x[0-9a-f]+"), "0x#"),
     (re.compile(r"(site-packages/jax/\S+):\d+"), r"\1:#"),
     (re.compile(r"^=+( .* )=+$"), r"=\1="),
     (re.compile(r"^( +)# s  \S+::.*"), r"\1# s  a test"),

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from pytest_jaxcompile.errors import UnknownFunctionError as UnknownFunctionError
     from pytest_jaxcompile.errors import UnsupportedJaxError as UnsupportedJaxError
     from pytest_jaxcompile.log import CompileLog as CompileLog
-    from pytest_jaxcompile.log import CompileView as CompileView
     from pytest_jaxcompile.records import Argument as Argument
     from pytest_jaxcompile.records import Compilation as Compilation
     from pytest_jaxcompile.records import Reason as Reason
     from pytest_jaxcompile.records import Signature as Signature
     from pytest_jaxcompile.script import count_compiles as count_compiles
+    from pytest_jaxcompile.view import CompileView as CompileView
 
 _HOMES = {
     "Argument": "records",
     "Compilation": "records",
     "CompileCountError": "errors",
     "CompileLog": "log",
-    "CompileView": "log",
+    "CompileView": "view",
     "CountUnavailableError": "errors",
     "Reason": "records",
     "Signature": "records",

@@ -27,6 +27,7 @@ class Outputs:
         self._problems: list[str] = []
         self._environment: dict[str, Any] = {}
         self._annotations: list[str] = []
+        self.warning: str | None = None
         if hasattr(config, "workerinput"):
             return
         written = [options.json, options.html, options.trace]
@@ -105,6 +106,8 @@ class Outputs:
             width = reporter._tw.fullwidth
             for line in terminal.lines(summary, width):
                 reporter.write_line(line)
+        if self.warning is not None:
+            reporter.write_line(self.warning, yellow=True)
         for line in notes:
             reporter.write_line(line)
         for path in self._written:

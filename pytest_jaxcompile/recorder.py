@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
-import weakref
-from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile import signature as signatures
 from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
-from pytest_jaxcompile.explain import Story, differences
-from pytest_jaxcompile.hints import with_hints
+from pytest_jaxcompile.history import History
 from pytest_jaxcompile.identity import Function, identify
+from pytest_jaxcompile.links import Attached, Entry, UnderWay
 from pytest_jaxcompile.probe import (
     COMPILE_EVENT,
     DISK_HIT_EVENT,
@@ -25,65 +22,9 @@ from pytest_jaxcompile.probe import (
     Probe,
     probe,
 )
-from pytest_jaxcompile.records import Compilation, Reason, Signature
+from pytest_jaxcompile.records import Compilation, Signature
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.tap import Tap
-
-_MAX_STORIES: Final = 4096
-_MAX_REPEATED: Final = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing that JAX did."""
-
-    did: Literal["trace", "lowering", "compilation"]
-    function: Function
-    scope: str | None
-    """The test that ran, or ``None`` outside tests."""
-    phase: str
-    compilation: Compilation | None = None
-
-
-class Attached:
-    """Text kept beside an object of JAX's, dropped with it."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Any], Any]] = {}
-
-    def put(self, owner: Any, value: Any) -> None:
-        key = id(owner)
-        self._kept[key] = (weakref.ref(owner, functools.partial(self._drop, key)), value)
-
-    def _drop(self, key: int, ref: weakref.ref[Any]) -> None:
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] is ref:
-            del self._kept[key]
-
-    def get(self, owner: Any) -> Any:
-        kept = self._kept.get(id(owner))
-        return kept[1] if kept is not None and kept[0]() is owner else None
-
-
-class _Thread(threading.local):
-    """What is under way on one thread."""
-
-    def __init__(self) -> None:
-        self.disk_hit = False
-        self.traced: dict[Hashable, tuple[float, float]] = {}
-        self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
-        self.last: OrderedDict[tuple[str, str, str | None], tuple[Function, Signature]] = (
-            OrderedDict()
-        )
-        self.pending: list[tuple[Any, Entry]] = []
-        self.call: tuple[int, Function, Signature] | None = None
-
-    def remember(self, function: Function, part: Signature) -> None:
-        """For programs that come without their call: see ``Recorder._by_definition``."""
-        self.last[function.definition] = (function, part)
-        self.last.move_to_end(function.definition)
-        if len(self.last) > 64:
-            self.last.popitem(last=False)
 
 
 class Recorder:
@@ -105,15 +46,10 @@ class Recorder:
         self._open = 0
         self._tracing = 0
         self._tap: Tap | None = None
-        self._thread = _Thread()
+        self._thread = UnderWay()
         self._jaxprs = Attached()
         self._modules = Attached()
-        self._stories: OrderedDict[Hashable, Story] = OrderedDict()
-        self._definitions: OrderedDict[Hashable, Story] = OrderedDict()
-        self._traces: Counter[Hashable] = Counter()
-        """How often each story's function was traced."""
-        self._compiled_at: dict[tuple[Hashable, int], int] = {}
-        """How often it had been traced when it was last compiled for a signature."""
+        self._history = History()
         self._count = 0
         self._pending: list[list[tuple[Any, Entry]]] = []
 
@@ -143,8 +79,7 @@ class Recorder:
                 self._tap = None
                 # Views hold the list they were cut from; the next recording starts another.
                 self.entries = []
-                self._stories.clear()
-                self._definitions.clear()
+                self._history.clear()
 
     @property
     def listening(self) -> bool:
@@ -175,9 +110,7 @@ class Recorder:
     def new_story(self) -> None:
         """From here on nothing was compiled before: what a cold start means for reasons."""
         with self._lock:
-            self._stories.clear()
-            self._definitions.clear()
-            self._compiled_at.clear()
+            self._history.clear()
 
     # -- what JAX says ------------------------------------------------------------
 
@@ -306,6 +239,7 @@ class Recorder:
         start = time.time() - duration - lower_seconds - trace_seconds
         if began is not None and call is not None:
             start = began
+        self._settle()
         with self._lock:
             self._count += 1
             record = Compilation(
@@ -322,7 +256,7 @@ class Recorder:
                 eager_op=function.eager_op,
                 phase=self.phase,
                 thread=threading.current_thread().name,
-                reasons=self._reasons(function, signature),
+                reasons=self._history.reasons(function, signature),
                 start=start,
                 number=self._count,
                 key=f"{function.module}.{function.qualname}#{function.story}",
@@ -381,46 +315,6 @@ class Recorder:
             )
         return next(iter(found.values()))
 
-    def _reasons(self, function: Function, signature: Signature) -> tuple[Reason, ...]:
-        story, definition = function.story, function.definition
-        if function.eager_op:
-            # JAX makes and drops the functions of its operations as it likes.
-            story = ("op", definition)
-        own, earlier = self._stories.get(story), self._definitions.get(definition)
-        reasons: tuple[Reason, ...] = ()
-        compared = own if own is not None else earlier
-        if compared is not None:
-            nearest = compared.nearest(signature)
-            reasons = differences(nearest, signature) if nearest is not None else ()
-            if own is None and not function.eager_op:
-                what = f"{function.qualname} defined at {function.defined_at}"
-                reasons = (Reason("new_function", None, what, "a new object of it"), *reasons)
-            elif not reasons and not function.eager_op:
-                reasons = (self._repeated(function, signature),)
-            reasons = with_hints(reasons, signature, compared, function.name)
-        if len(self._compiled_at) > _MAX_REPEATED:
-            self._compiled_at.clear()
-        self._compiled_at[function.story, hash(signature)] = self._traces[function.story]
-        for stories, key in ((self._stories, story), (self._definitions, definition)):
-            stories.setdefault(key, Story()).add(signature)
-            stories.move_to_end(key)
-            if len(stories) > _MAX_STORIES:
-                stories.popitem(last=False)
-        return reasons
-
-    def _repeated(self, function: Function, signature: Signature) -> Reason:
-        """Why a signature that was compiled before was compiled again.
-
-        A program of a transformation is told by more than its arguments: as long as the
-        function was not traced again, nothing was forgotten, and it is another program.
-        """
-        self._settle()
-        key = (function.story, hash(signature))
-        if signature.transform and self._compiled_at.get(key) == self._traces[function.story]:
-            text = " of ".join(signature.transform)
-            return Reason("transform", None, text, f"another {text} of it")
-        return Reason("evicted")
-
     def _own(self, duration: float) -> float:
         """``duration`` less what was compiled inside it on this thread."""
         start = time.time() - duration
@@ -444,7 +338,7 @@ class Recorder:
 
     def _append(self, entry: Entry) -> None:
         if entry.did == "trace":
-            self._traces[entry.function.story] += 1
+            self._history.traced(entry.function)
         self.entries.append(entry)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pytest_jaxcompile.cold import start_cold
-from pytest_jaxcompile.log import CompileLog, Recording
+from pytest_jaxcompile.log import CompileLog
 from pytest_jaxcompile.recorder import recorder
 from pytest_jaxcompile.selfcheck import require_supported
+from pytest_jaxcompile.view import Recording
 
 
 @contextmanager

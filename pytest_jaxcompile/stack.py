@@ -153,6 +153,8 @@ class StackReader:
             elif zone == LIBRARY and stack.fun is not None:
                 self._read_library_frame(stack, frame, code)
             frame = frame.f_back
+        if stack.fun is None and stack.operands is not None and not stack.transforms:
+            stack.transforms.append("evaluation")  # a jaxpr run by itself, not by a call
         stack.called_from = stack.called_from or generated
         return stack
 
@@ -183,6 +185,9 @@ class StackReader:
         elif name == "_cached_lowering_to_hlo" and code.co_filename == self._pxla_file:
             local = frame.f_locals
             stack.lowered = getattr(local.get("lowering_result"), "module", None)
+        elif code.co_filename.endswith("ad_checkpoint.py"):
+            if "checkpoint" not in stack.transforms:
+                stack.transforms.append("checkpoint")
         elif name in CALL_FRAMES:
             return self._read_call(stack, frame.f_locals, name, code.co_filename)
         return False

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pytest_jaxcompile.imports import when_imported
-from pytest_jaxcompile.log import Recording
 from pytest_jaxcompile.recorder import recorder
 from pytest_jaxcompile.report import files, terminal
 from pytest_jaxcompile.report.environment import environment
 from pytest_jaxcompile.report.summary import Builder, Summary, pack
 from pytest_jaxcompile.selfcheck import require_supported
+from pytest_jaxcompile.view import Recording
 
 PLACE: Final = "script"
 """Where the compilations of a program are, in ``Summary.outside``."""
