@@ -45,7 +45,7 @@ def measure(smallest: bool) -> Iterator[Row]:
         )
     sizes = [len(json.dumps(pack(_records(0, n), "/repo", "gw0"))) for n in (1, 10, 100)]
     yield Row(
-        "what travels from an xdist worker for a test of 1, 10, 100 compilations",
+        "payload from an xdist worker, a test of 1, 10, 100 compilations",
         "-",
         "in proportion",
         ", ".join(f"{size:,}" for size in sizes) + " bytes",

@@ -25,7 +25,7 @@ def main() -> int:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("| ") and not line.startswith(("| what ", "| ---")):
+            if line.startswith("| ") and not line.startswith(("| what |", "| ---")):
                 print(line, end="", flush=True)
         failed += process.wait() != 0
         print(f"{path.name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)

@@ -11,7 +11,7 @@
   that it takes for granted.
 * A ``toml``, ``ini`` or ``yaml`` block with a name in its first line is a file of that name.
 * The commands of a ``console`` block (``$ ...``) are run if a ``text`` block with the output of
-  the last one follows. They run the test file right above them.
+  the last one follows. If pytest is among them, they run the test file right above them.
 * ``<!-- copy PATH -->`` copies a folder of this repository to where the page's programs run.
 * ``<!-- begin NAME -->`` to ``<!-- end NAME -->`` is generated: see ``GENERATED``.
 
@@ -134,8 +134,9 @@ class Page:
             elif block.lang in ("toml", "ini", "yaml") and block.name:
                 self._write(block.name, block.text)
             elif block.lang == "console" and block.output:
-                if before and before.name in self._pending and not before.output:
-                    del self._pending[before.name]  # its command comes here
+                tests = any("-m pytest " in command for command in block.commands)
+                if tests and before and before.name in self._pending and not before.output:
+                    del self._pending[before.name]  # it is run here, and its failure is shown
                 self._flush()
                 script = "\n".join(block.commands[:-1])
                 if script:

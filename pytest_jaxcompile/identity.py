@@ -62,6 +62,7 @@ class Numbers:
 numbers = Numbers()
 
 _MAX_FUNCTIONS: Final = 4096
+_users: dict[int | None, bool] = {}
 _functions: dict[Hashable, Function] = {}
 """What was found of a function, by its number: numbers are never used again."""
 
@@ -212,10 +213,17 @@ def is_eager(fun: Any, caller_is_jax: bool, p: Probe) -> bool:
 
 def users(fun: Any) -> bool:
     """Whether a cold start forgets ``fun``: all but the functions that JAX jits itself."""
-    p = probes.probe()
-    if not all(_in_jax(layer, p) for layer in layers(fun, p.jitted_types)):
-        return True
-    return not p.owns(fun)
+    number = numbers.of(fun)
+    known = _users.get(number)
+    if known is None:
+        p = probes.probe()
+        found = layers(fun, p.jitted_types)
+        known = not all(_in_jax(layer, p) for layer in found) or not p.owns(fun)
+        if len(_users) > _MAX_FUNCTIONS:
+            _users.clear()
+        if number is not None:
+            _users[number] = known
+    return known
 
 
 def _bound(method: MethodType) -> tuple[str, int | None, int | None]:

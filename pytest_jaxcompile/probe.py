@@ -209,6 +209,12 @@ class Probe:
         return [f"{d.platform}:{d.id}" for d in self.jax.devices()]
 
     @property
+    def traces_cached(self) -> tuple[int, int]:
+        """From 0.9: how many traces were made, by all threads, and how many are kept."""
+        info = self._pe.trace_to_jaxpr.cache_info()
+        return info.misses, info.currsize
+
+    @property
     def explains(self) -> bool:
         return bool(self._config.explain_cache_misses.value)
 
@@ -232,7 +238,11 @@ class Probe:
         JAX's fast dispatch caches are emptied for all functions; those of the others
         fill again without compiling, because the executables stay in the slower caches.
         """
-        type(self._pjit._cpp_pjit_cache_fun_only).clear_all()
+        shared = self._pjit._cpp_pjit_cache_fun_only
+        type(shared).clear_all()
+        # What jitted objects share outlives them, and serves the next one of the function.
+        shared.clear()
+        self._pjit._cpp_pjit_cache_explicit_attributes.clear()
         evict = self._trace_cache()
         for fun in self._traced_functions():
             if is_users(fun):

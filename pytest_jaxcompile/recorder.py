@@ -151,6 +151,9 @@ class Recorder:
     def _traced(self, stack: Stack, duration: float) -> None:
         p = probe()
         own = self._own(duration)
+        tap = self._tap
+        made = tap.made() if tap is not None and p.traces_by_log else 0
+        logged = tap is None or tap.logging_traces
         if p.traces_by_log:
             self._resolve(stack)
         if not stack.finished or stack.fun is None:
@@ -164,7 +167,9 @@ class Recorder:
         thread.traced[function.story] = (start, own)
         jaxpr = jaxpr_of(stack.jaxpr)
         new = self._jaxprs.get(jaxpr) is None
-        if not p.traces_by_log or (new and function.in_jax):
+        if not logged and made > 1:
+            self.incomplete += 1  # nested traces, of whatever function
+        if not p.traces_by_log or (new and (function.in_jax or (made and not logged))):
             self._append(self._entry("trace", function))
         if jaxpr is not None and new:
             part = signatures.of_call(stack, p) if stack.ahead_of_time else None

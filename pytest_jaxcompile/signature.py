@@ -147,28 +147,48 @@ class _Leaves:
         self._layouts: dict[int, tuple[str, str]] = {}
 
     def of(self, aval: Any, operand: Any) -> Leaf:
-        committed = bool(getattr(operand, "_committed", getattr(operand, "committed", False)))
         layout: tuple[str | None, str | None] = (None, None)
+        committed = getattr(operand, "_committed", None)
+        if committed is None:
+            committed = getattr(operand, "committed", False)
         if committed:
             sharding = getattr(operand, "sharding", None)
-            if sharding is None:
-                committed = False
-            else:
+            committed = sharding is not None
+            if committed:
                 known = self._layouts.get(id(sharding))
                 if known is None:
                     known = self._layouts[id(sharding)] = layout_of(sharding)
                 layout = known
-        shape = getattr(aval, "shape", ())
-        dtype = getattr(aval, "dtype", None)
-        return _share(  # type: ignore[no-any-return]
-            Leaf(
-                shape if all(type(n) is int for n in shape) else tuple(map(str, shape)),
-                getattr(dtype, "name", None) or str(dtype or type(aval).__name__),
-                bool(getattr(aval, "weak_type", False)),
-                *layout,
-                committed,
-            )
-        )
+        weak = getattr(aval, "weak_type", False)
+        key = (getattr(aval, "shape", ()), getattr(aval, "dtype", None), weak, layout, committed)
+        leaf = _leaves.get(key)
+        if leaf is None:
+            leaf = _leaf(aval, *key)
+            if len(_leaves) > _MAX_SHARED:
+                _leaves.clear()
+            _leaves[key] = leaf
+        return leaf
+
+
+_leaves: dict[Hashable, Leaf] = {}
+"""One leaf for all arrays that are alike: most of a tree's, and most of one call's to another."""
+
+
+def _leaf(
+    aval: Any,
+    shape: tuple[Any, ...],
+    dtype: Any,
+    weak: bool,
+    layout: tuple[str | None, str | None],
+    committed: bool,
+) -> Leaf:
+    return Leaf(
+        shape if all(type(n) is int for n in shape) else tuple(map(str, shape)),
+        getattr(dtype, "name", None) or str(dtype or type(aval).__name__),
+        bool(weak),
+        *layout,
+        bool(committed),
+    )
 
 
 def layout_of(sharding: Any) -> tuple[str, str]:
@@ -301,7 +321,11 @@ def _tree(treedef: Any) -> Tree:
     kind, metadata = data
     if kind is type(None):
         return "None"
-    children = tuple(map(_tree, treedef.children()))
+    count = treedef.num_leaves
+    if treedef.num_nodes == count + 1:
+        children: tuple[Tree, ...] = ("*",) * count
+    else:
+        children = tuple(map(_tree, treedef.children()))
     if issubclass(kind, dict) and isinstance(metadata, (list, tuple)):
         return (_type_name(kind), None, tuple(f"[{key!r}]" for key in metadata), children)
     fields = getattr(kind, "_fields", None)

@@ -9,6 +9,7 @@ level it would have had.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ _EVENT: Final = "event"
 _SCALAR: Final = "scalar"
 # Functions that log at WARNING instead of DEBUG while the explanations are on.
 _LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
+_MANY_TRACES: Final = 1000
+"""Each costs a microsecond or so at every trace, one of the same function about twenty."""
 _LOUDER_LOGGERS: Final = ("jax._src.compiler", "jax._src.compilation_cache")
 
 
@@ -48,6 +51,9 @@ class Tap:
         self.deaf = False
         """Whether an event may have been missed."""
         self.traces_lost = False
+        self.logging_traces = True
+        """Whether each trace is logged now; else only outermost ones can be told."""
+        self._made = _Made()
 
     def open(self) -> None:
         p = self._probe
@@ -86,6 +92,7 @@ class Tap:
         if on:
             self._traces.wanted = p.explains
             self.traces_lost = False
+            self.logging_traces = True
             logger.addFilter(self._traces)
             if not self._traces.wanted:
                 for other in others:
@@ -104,7 +111,8 @@ class Tap:
         if self._tracing and not self.traces_lost:
             logger = logging.getLogger(p.trace_logger)
             heard = logger.isEnabledFor(logging.WARNING) and self._traces in logger.filters
-            self.traces_lost = not (heard and p.explains)
+            on = p.explains or not (self.logging_traces or self._traces.wanted)
+            self.traces_lost = not (heard and on)
 
     def check(self) -> None:
         """Note whether events were missed, and listen again."""
@@ -142,6 +150,28 @@ class Tap:
         # Scalar listeners survive ``clear_event_listeners``, and a phase announces its start.
         if event in _PHASES:
             self.repair()
+            if event == TRACE_EVENT and self._tracing:
+                self._trace_begins()
+
+    def _trace_begins(self) -> None:
+        """JAX compares a new trace with all that it keeps: spare it where they are many."""
+        made, kept = self._probe.traces_cached
+        self._made.before.append(made)
+        if (kept <= _MANY_TRACES) != self.logging_traces:
+            self.logging_traces = not self.logging_traces
+            if not self._traces.wanted:
+                self._probe.explain(self.logging_traces)
+
+    def made(self) -> int:
+        """Traces made since the last one began on this thread, by all threads."""
+        if not self._made.before:
+            return 0
+        return self._probe.traces_cached[0] - self._made.before.pop()
+
+
+class _Made(threading.local):
+    def __init__(self) -> None:
+        self.before: list[int] = []
 
 
 class _TraceFilter(logging.Filter):

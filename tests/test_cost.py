@@ -175,7 +175,7 @@ def state():
             (x.name, x.level, x.disabled, x.propagate, list(x.filters), list(x.handlers))
             for x in loggers
         ],
-        "config": {name: getattr(jax.config, name) for name in sorted(jax.config.values)},
+        "config": {name: getattr(jax.config, name, None) for name in sorted(jax.config.values)},
         "meta_path": list(sys.meta_path),
         "hooks": (sys.getprofile(), sys.gettrace(), list(gc.callbacks)),
     }

@@ -73,7 +73,7 @@ three
     ("printed", "number", "wrong"),
     [
         ("three", 0, []),
-        ("four", 0, ["line 9 shows\nthree\nbut the output is\nfour", "line 23 shows"]),
+        ("four", 0, ["line 9 shows\nthree\nbut the output is\nfour", "line 24 shows"]),
         ("three", 1, ["page.md:13: test_it.py: test_it failed"]),
     ],
 )
