@@ -107,8 +107,8 @@ class Function:
     """What ``of=`` may match: the numbers of its layers and wrappers, and the jitted object."""
     story: Hashable
     """Compilations of one story are compared with each other."""
-    in_jax: bool = False
-    """Defined inside JAX, so that JAX does not log its nested traces."""
+    logged: bool = True
+    """Whether JAX, from 0.9, logs its traces: those of users' files, as JAX sees it."""
 
     @property
     def definition(self) -> tuple[str, str, str | None]:
@@ -149,8 +149,14 @@ def _identify(
     if stack.pmap:
         tokens |= {("pmap", numbers.of(layer)) for layer in found}
     tokens.discard(None)
-    name, qualname, module, defined_at = describe(found)
+    described = list(found)
+    while p.is_jitted(described[-1]):
+        described += layers(p.inner(described[-1]), p.jitted_types)
+    name, qualname, module, defined_at = describe(described)
     in_jax = all(_in_jax(layer, p) for layer in found)
+    file = next(
+        (o.__code__.co_filename for o in described[::-1] if isinstance(o, FunctionType)), ""
+    )
     return Function(
         name=name,
         qualname=qualname,
@@ -159,7 +165,7 @@ def _identify(
         eager_op=in_jax and is_eager(fun, stack.caller_is_jax, p),
         tokens=frozenset(tokens),
         story=number if outer is None else numbers.of(outer),
-        in_jax=in_jax,
+        logged=p.logs_traces_of(file),
     )
 
 
@@ -197,8 +203,10 @@ def describe(found: list[Any]) -> tuple[str, str, str, str | None]:
 def _in_jax(value: Any, p: Probe) -> bool:
     if isinstance(value, FunctionType):
         return p.zone(value.__code__.co_filename) == JAX
-    if isinstance(value, (functools.partial, MethodType)) or p.is_jitted(value):
+    if isinstance(value, (functools.partial, MethodType)):
         return True  # decided by what they hold
+    if p.is_jitted(value):
+        return all(_in_jax(layer, p) for layer in layers(p.inner(value), p.jitted_types))
     module = getattr(type(value), "__module__", "") or ""
     return module.partition(".")[0] in ("jax", "jaxlib", "builtins", "functools")
 
@@ -271,6 +279,12 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+def forget_functions() -> None:
+    """Drop what was kept to be found quickly: nobody listens any more."""
+    _functions.clear()
+    _users.clear()
+
+
 class Target:
     """What ``of=`` asks for. Raises ``TypeError`` for what is no function."""
 
@@ -341,4 +355,7 @@ def _pmap_tokens(mapped: Any, p: Probe) -> set[Hashable]:
         cells = dict(zip(mapped.__code__.co_freevars, mapped.__closure__ or (), strict=True))
         if "infer_params" in cells:
             return {numbers.of(cells["infer_params"].cell_contents)}
+    prepare = getattr(mapped, "_prepare_pmap", None)  # 0.6 and 0.7
+    if prepare is not None:
+        return {numbers.of(prepare)}
     return {("pmap", numbers.of(layer)) for layer in layers(p.inner(mapped), p.jitted_types)}

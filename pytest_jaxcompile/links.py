@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections import deque
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pytest_jaxcompile.identity import Function
 from pytest_jaxcompile.records import Compilation, Signature
+from pytest_jaxcompile.stack import jaxpr_of
+
+_MARKED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,20 @@ class UnderWay(threading.local):
         self.disk_hit = False
         self.traced: dict[Hashable, tuple[float, float]] = {}
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
-        self.last: OrderedDict[tuple[str, str, str | None], tuple[Function, Signature]] = (
-            OrderedDict()
-        )
+        self.last: deque[tuple[Function, Signature, frozenset[int]]] = deque(maxlen=128)
         self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
 
-    def remember(self, function: Function, part: Signature) -> None:
-        """For programs that come without their call: see ``Recorder._by_definition``."""
-        self.last[function.definition] = (function, part)
-        self.last.move_to_end(function.definition)
-        if len(self.last) > 64:
-            self.last.popitem(last=False)
+    def remember(self, function: Function, part: Signature, jaxprs: Iterable[Any] = ()) -> None:
+        """For programs that come without their call: what was called last comes last."""
+        self.last.append((function, part, marks(jaxprs)))
+
+
+def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
+    """Ids of what a jaxpr's equations make: the variables stay the same objects in its copies."""
+    return frozenset(
+        id(variable)
+        for jaxpr in jaxprs
+        for equation in jaxpr_of(jaxpr).eqns[:_MARKED]
+        for variable in equation.outvars
+    )

@@ -11,6 +11,7 @@ reason; ``selfcheck`` looks whether the installed JAX still is what we read.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -34,7 +35,7 @@ class Probe:
     def __init__(self) -> None:
         import jax
         import jax.monitoring
-        from jax._src import api, config, dispatch, monitoring, pjit
+        from jax._src import api, config, dispatch, monitoring, pjit, source_info_util
         from jax._src.interpreters import partial_eval, pxla
 
         self.jax = jax
@@ -43,6 +44,7 @@ class Probe:
         self._config = config
         self._pjit = pjit
         self._api = api
+        self._is_user_filename = source_info_util.is_user_filename
         self._pe = partial_eval
         self._pxla = pxla
         self._dispatch = dispatch
@@ -122,7 +124,7 @@ class Probe:
         """The options of a jitted function; an attribute from 0.6, a closure before."""
         info = getattr(jitted, "_jit_info", None)
         if info is None and hasattr(jitted, "_cache_miss"):
-            info = dict(_cells(jitted._cache_miss)).get("jit_info")
+            info = dict(cells(jitted._cache_miss)).get("jit_info")
         return info
 
     def live_jitted(self) -> Iterator[Any]:
@@ -139,12 +141,13 @@ class Probe:
         True if a jitted object of JAX's modules holds it, or if it is a closure
         that a function of JAX made and jitted (as for ``jax.lax`` primitives).
         """
-        written_in = sys.modules.get(getattr(fun, "__globals__", {}).get("__name__", ""))
+        written = fun.func if isinstance(fun, functools.partial) else fun
+        written_in = sys.modules.get(getattr(written, "__globals__", {}).get("__name__", ""))
         shown_in = sys.modules.get(getattr(fun, "__module__", None) or "")
         for module in (written_in, shown_in):
             if module is not None and id(fun) in self._jitted_in(module):
                 return True
-        if not isinstance(fun, FunctionType):
+        if not isinstance(fun, FunctionType) or self.zone(fun.__code__.co_filename) != JAX:
             return False
         # Its code keeps the name that the function was written with; JAX renames the function.
         outer, marker, _ = fun.__code__.co_qualname.partition(".<locals>")
@@ -207,6 +210,10 @@ class Probe:
         if not xla_bridge.backends_are_initialized():
             return []
         return [f"{d.platform}:{d.id}" for d in self.jax.devices()]
+
+    def logs_traces_of(self, filename: str) -> bool:
+        """JAX's own word on whose code a file is; a function without a file is the user's."""
+        return not filename or bool(self._is_user_filename(filename))
 
     @property
     def traces_cached(self) -> tuple[int, int]:
@@ -287,7 +294,7 @@ class Probe:
         return list(cache.cache_clear.__self__)
 
 
-def _cells(function: Any) -> list[tuple[str, Any]]:
+def cells(function: Any) -> list[tuple[str, Any]]:
     function = getattr(function, "__wrapped__", function)
     names = function.__code__.co_freevars
     return [(n, c.cell_contents) for n, c in zip(names, function.__closure__ or (), strict=True)]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from pytest_jaxcompile import signature as signatures
+from pytest_jaxcompile.call import of_call
 from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
 from pytest_jaxcompile.history import History
-from pytest_jaxcompile.identity import Function, identify
-from pytest_jaxcompile.links import Attached, Entry, UnderWay
+from pytest_jaxcompile.identity import Function, forget_functions, identify
+from pytest_jaxcompile.links import Attached, Entry, UnderWay, marks
 from pytest_jaxcompile.probe import (
     COMPILE_EVENT,
     DISK_HIT_EVENT,
@@ -23,6 +24,7 @@ from pytest_jaxcompile.probe import (
     probe,
 )
 from pytest_jaxcompile.records import Compilation, Signature
+from pytest_jaxcompile.signature import complete
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 from pytest_jaxcompile.tap import Tap
 
@@ -52,6 +54,7 @@ class Recorder:
         self._history = History()
         self._count = 0
         self._pending: list[list[tuple[Any, Entry]]] = []
+        self._failed: deque[tuple[Any, Entry]] = deque(maxlen=256)
 
     # -- opening and closing ------------------------------------------------------
 
@@ -80,6 +83,8 @@ class Recorder:
                 # Views hold the list they were cut from; the next recording starts another.
                 self.entries = []
                 self._history.clear()
+                self._failed.clear()
+                forget_functions()
 
     @property
     def listening(self) -> bool:
@@ -169,10 +174,10 @@ class Recorder:
         new = self._jaxprs.get(jaxpr) is None
         if not logged and made > 1:
             self.incomplete += 1  # nested traces, of whatever function
-        if not p.traces_by_log or (new and (function.in_jax or (made and not logged))):
+        if not p.traces_by_log or (new and (not function.logged or (made and not logged))):
             self._append(self._entry("trace", function))
         if jaxpr is not None and new:
-            part = signatures.of_call(stack, p) if stack.ahead_of_time else None
+            part = of_call(stack, p) if stack.ahead_of_time else None
             self._jaxprs.put(jaxpr, (function, part))
             if part is not None:
                 thread.remember(function, part)
@@ -184,15 +189,22 @@ class Recorder:
         pending = self._thread.pending
         own = next((i for i, (entry, _) in enumerate(pending) if entry is stack.entry), None)
         if own is None:
+            again = next((item for item in self._failed if item[0] is stack.entry), None)
+            if again is not None and stack.finished:
+                self._failed.remove(again)
+                self._append(again[1])
             return
         ended, pending[own:] = pending[own:], []
         for index, (entry, trace) in enumerate(ended):
             if stack.finished if index == 0 else _filled(entry):
                 self._append(trace)
+            else:
+                # It failed, and JAX does not log another try: that fills the same entry.
+                self._failed.append((entry, trace))
 
     def _settle(self) -> None:
         """Count the traces that ended without an event, or whose event is still to come."""
-        for pending in self._pending:
+        for pending in (*self._pending, self._failed):
             for item in list(pending):
                 if _filled(item[0]):
                     pending.remove(item)
@@ -209,8 +221,10 @@ class Recorder:
                 # The same call compiles next: what was read of it is read once.
                 self._thread.call = (id(stack.lowered), function, part)
             else:
-                whole = signatures.complete(part, stack, probe())
+                whole = complete(part, stack, probe())
             self._modules.put(stack.lowered, (function, whole, own))
+        if stack.related and stack.fun is not None:
+            self._thread.remember(function, part, stack.related)
         for jaxpr in (stack.jaxpr, *stack.related):
             inner = jaxpr_of(jaxpr)
             if inner is not None and self._jaxprs.get(inner) is None:
@@ -232,14 +246,14 @@ class Recorder:
             self._modules.put(stack.computation, (*lowered[:2], 0.0))
         if call is not None and call[0] == id(stack.computation):
             function, part = call[1:]
-            signature = signatures.complete(part, stack, p)
+            signature = complete(part, stack, p)
         elif stack.fun is None and stack.jaxpr is None and lowered and lowered[1] is not None:
             function, part = lowered[:2]  # ``Lowered.compile()``
-            signature = signatures.complete(part, stack, p)
+            signature = complete(part, stack, p)
             signature = replace(signature, context=part.context, config=part.config)
         else:
             function, part = self._who(stack)
-            signature = signatures.complete(part, stack, p)
+            signature = complete(part, stack, p)
         began, trace_seconds = thread.traced.pop(function.story, (None, 0.0))
         start = time.time() - duration - lower_seconds - trace_seconds
         if began is not None and call is not None:
@@ -269,7 +283,8 @@ class Recorder:
             entry = self._entry("compilation", function, record)
             self._append(entry)
         thread.compiled.append((record.start, record.seconds))
-        self._thread.remember(function, part)
+        if stack.fun is not None and not stack.related:
+            thread.remember(function, part)
         return entry
 
     # -- reading ------------------------------------------------------------------
@@ -278,7 +293,7 @@ class Recorder:
         """The function that a program belongs to, and the caller's part of its signature."""
         p = probe()
         if stack.fun is not None:
-            return identify(stack, p), signatures.of_call(stack, p)
+            return identify(stack, p), of_call(stack, p)
         for jaxpr in (stack.jaxpr, *stack.related):
             known = self._jaxprs.get(jaxpr_of(jaxpr)) if jaxpr is not None else None
             if known is not None:
@@ -293,13 +308,23 @@ class Recorder:
         debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
         name, _, place = str(getattr(debug, "func_src_info", None) or "").partition(" at ")
         name = name or stack.name or "?"
-        for function, part in reversed(self._thread.last.values()):
-            if function.defined_at == place or (not place and function.name == name):
+        mine = marks(stack.related)
+        found = [
+            (function, part, kept)
+            for function, part, kept in reversed(self._thread.last)
+            if function.defined_at == place or (not place and function.name == name)
+        ]
+        # Several functions can have one definition: the backward pass belongs to the one whose
+        # forward pass its jaxpr was made from.
+        for function, part, kept in found:
+            if not mine.isdisjoint(kept):
                 return function, part
+        if found:
+            return found[0][:2]
         if not place.startswith(p.directory):
             return self._by_heap(name, place, p), Signature()
         tokens: frozenset[Hashable] = frozenset()
-        return Function(name, name, "?", place, True, tokens, ("place", place), True), Signature()
+        return Function(name, name, "?", place, True, tokens, ("place", place), False), Signature()
 
     def _by_heap(self, name: str, place: str, p: Probe) -> Function:
         """A program of a function that was traced before anybody listened.

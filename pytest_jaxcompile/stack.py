@@ -56,6 +56,7 @@ class Stack:
         "params",
         "pmap",
         "related",
+        "static_numbers",
         "transforms",
         "wrappers",
     )
@@ -89,6 +90,8 @@ class Stack:
         self.wrappers: list[Any] = []
         """Callables through which a library or JAX made the call, innermost first."""
         self.pmap = False
+        self.static_numbers: tuple[int, ...] = ()
+        """The positions of a pmap's static arguments."""
         self.caller_is_jax = False
         self.called_from: str | None = None
         self.library: str | None = None
@@ -200,8 +203,14 @@ class StackReader:
         jitted = local.get("jit_func")
         if jitted is not None:
             stack.fun = self._probe.inner(jitted)
-        elif stack.pmap:
+        elif stack.pmap:  # until 0.7
             stack.fun = getattr(getattr(local.get("p"), "flat_fun", None), "f", None)
+            prepare = local.get("prepare_pmap_fn")
+            if prepare is not None:
+                stack.wrappers.append(prepare)
+                stack.static_numbers = prepare.args[3]
+            else:
+                stack.static_numbers = local.get("static_broadcasted_tuple", ())
         else:
             stack.fun = local.get("fun")
         stack.info = (
@@ -228,13 +237,17 @@ class StackReader:
         if name in ("_infer_params_internal", "_python_pjit_helper", "_run_python_pjit"):
             return
         if name == "wrapped" and "infer_params" in code.co_freevars:
-            stack.wrappers.append(frame.f_locals["infer_params"])
+            infer = frame.f_locals["infer_params"]
+            held = {
+                name: cell.cell_contents
+                for name, cell in zip(
+                    infer.__code__.co_freevars, infer.__closure__ or (), strict=True
+                )
+            }
             stack.pmap = True
-            mapped = frame.f_locals.get("fun")
-            if mapped is not None:
-                stack.wrappers.append(mapped)
-                local = frame.f_locals
-                stack.args, stack.kwargs = local.get("args"), local.get("kwargs") or {}
+            stack.wrappers += [infer, held["wrapped_fun"].f]
+            stack.static_numbers = held["static_broadcasted_tuple"]
+            stack.args, stack.kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
         elif not stack.wrappers and not code.co_filename.endswith(_TRAMPOLINES):
             stack.caller_is_jax = True
 

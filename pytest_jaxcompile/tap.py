@@ -64,9 +64,9 @@ class Tap:
         else:
             logger = logging.getLogger(p.phase_logger)
             self._watchdog.threshold = logger.getEffectiveLevel()
-            self._levels.append((logger, logger.level))
             logger.addFilter(self._watchdog)
             if self._watchdog.threshold > logging.DEBUG:
+                self._levels.append((logger, logger.level))
                 logger.setLevel(logging.DEBUG)
 
     def close(self) -> None:
@@ -75,10 +75,15 @@ class Tap:
         p.unsubscribe(_DURATION, self._duration)
         p.unsubscribe(_EVENT, self._plain)
         p.unsubscribe(_SCALAR, self._start)
-        while self._levels:
-            logger, level = self._levels.pop()
-            logger.removeFilter(self._watchdog)
-            if logger.level == logging.DEBUG:
+        logger = logging.getLogger(p.phase_logger)
+        logger.removeFilter(self._watchdog)
+        self._restore(logger, logging.DEBUG)
+
+    def _restore(self, logger: logging.Logger, ours: int) -> None:
+        """Put back the level of ``logger``, unless somebody else has set it since."""
+        for changed, level in [pair for pair in self._levels if pair[0] is logger]:
+            self._levels.remove((changed, level))
+            if logger.level == ours:
                 logger.setLevel(level)
 
     def trace(self, on: bool) -> None:
@@ -91,6 +96,10 @@ class Tap:
         others = [logging.getLogger(name) for name in _LOUDER_LOGGERS]
         if on:
             self._traces.wanted = p.explains
+            self._traces.threshold = logger.getEffectiveLevel()
+            if self._traces.threshold > logging.WARNING:
+                self._levels.append((logger, logger.level))
+                logger.setLevel(logging.WARNING)
             self.traces_lost = False
             self.logging_traces = True
             logger.addFilter(self._traces)
@@ -102,6 +111,7 @@ class Tap:
             if not self._traces.wanted and p.explains:
                 p.explain(False)
             logger.removeFilter(self._traces)
+            self._restore(logger, logging.WARNING)
             for other in others:
                 other.removeFilter(self._demote)
 
@@ -182,12 +192,14 @@ class _TraceFilter(logging.Filter):
         self._probe = p
         self._on_trace = on_trace
         self.wanted = False
+        self.threshold = logging.WARNING
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not str(record.msg).startswith("TRACING CACHE MISS"):
-            return True
+            return record.levelno >= self.threshold
         self._on_trace()
-        return self.wanted or self._probe.explains_here
+        heard = record.levelno >= self.threshold
+        return heard and (self.wanted or self._probe.explains_here)
 
 
 class _Demote(logging.Filter):

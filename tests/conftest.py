@@ -60,17 +60,17 @@ def tell(value, _path={answer!r}):
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """An empty project for a pytest run of its own, which loads this plugin and no other.
+    """An empty project for pytest runs of its own, which load this plugin and those named.
 
-    ``project.run_with(*plugins)`` names the others a test needs.
+    ``run_tests`` runs in a subprocess, ``inline_run_tests`` in this process: for runs that end
+    before any test, since JAX is loaded here already.
     """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     for name in list(os.environ):
-        if name.startswith(("PYTEST_XDIST", "JAX_ENABLE", "JAX_LOG", "XLA_")) or name in (
+        if name.startswith(("PYTEST_XDIST", "JAX_ENABLE", "JAX_LOG", "XLA_", "GITHUB_")) or name in (
             "PYTEST_ADDOPTS",
             "PYTEST_PLUGINS",
-            "GITHUB_ACTIONS",
         ):
             monkeypatch.delenv(name, raising=False)
 
@@ -78,5 +78,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
         loaded = [part for name in plugins for part in ("-p", name)]
         return pytester.runpytest_subprocess("-p", "pytest_jaxcompile.plugin", *loaded, *args)
 
+    def run_here(*args: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess("-p", "pytest_jaxcompile.plugin", *args)
+
     pytester.run_tests = run  # type: ignore[attr-defined]
+    pytester.inline_run_tests = run_here  # type: ignore[attr-defined]
     return pytester

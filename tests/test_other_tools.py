@@ -163,7 +163,9 @@ def test_a_logging_level_from_the_environment(both):
 def test_debug_log_of_single_modules(both):
     modules = "jax._src.interpreters.pxla,jax._src.dispatch,jax._src.interpreters.partial_eval"
     found, with_us, without = both(
-        f'jax.config.update("jax_debug_log_modules", {modules!r})', CALLS
+        'logging.getLogger("jax").addHandler(logging.StreamHandler(stream))',
+        f'jax.config.update("jax_debug_log_modules", {modules!r})',
+        CALLS,
     )
     assert found == [2, 2, 2, 2]
     assert len(lines(without, "Compiling")) >= 2
@@ -231,12 +233,10 @@ def test_other_listeners(both):
         jax.monitoring.register_event_duration_secs_listener(
             lambda event, seconds, **more: heard.append(event))
         jax.monitoring.register_event_listener(lambda event, **more: heard.append(event))
-        """
-        + CALLS
-        + """
-f(np.ones(6, np.float32))
-stream.write("\\n".join(heard))
-"""
+        """,
+        CALLS,
+        "f(np.ones(6, np.float32))",
+        "stream.write('\\n'.join(heard))",
     )
     assert found == [2, 2, 2, 2]
     assert len(without) > 6
