@@ -222,7 +222,7 @@ class Page:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=180,
         )
 
     def _write(self, name: str, text: str) -> None:

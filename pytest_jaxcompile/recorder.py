@@ -25,7 +25,7 @@ from pytest_jaxcompile.probe import (
 )
 from pytest_jaxcompile.records import Compilation, Signature
 from pytest_jaxcompile.signature import complete
-from pytest_jaxcompile.stack import Stack, jaxpr_of
+from pytest_jaxcompile.stack import Stack, is_of_call, jaxpr_of
 from pytest_jaxcompile.tap import Tap
 
 
@@ -143,7 +143,10 @@ class Recorder:
     def _on_trace(self) -> None:
         """JAX 0.9 and later logs a trace before it runs the body; whether it ends is seen later."""
         try:
-            stack = probe().read(sys._getframe(2), traced=True)
+            frame = sys._getframe(2)
+            if not is_of_call(frame):
+                return
+            stack = probe().read(frame, traced=True)
             if stack.fun is not None:
                 function = identify(stack, probe())
                 pending = self._thread.pending
@@ -159,8 +162,7 @@ class Recorder:
         tap = self._tap
         made = tap.made() if tap is not None and p.traces_by_log else 0
         logged = tap is None or tap.logging_traces
-        if p.traces_by_log:
-            self._resolve(stack)
+        resolved = p.traces_by_log and self._resolve(stack)
         if not stack.finished or stack.fun is None:
             return
         function = identify(stack, p)
@@ -174,7 +176,8 @@ class Recorder:
         new = self._jaxprs.get(jaxpr) is None
         if not logged and made > 1:
             self.incomplete += 1  # nested traces, of whatever function
-        if not p.traces_by_log or (new and (not function.logged or (made and not logged))):
+        unlogged = new and not resolved and (not function.logged or (made and not logged))
+        if unlogged or not p.traces_by_log:
             self._append(self._entry("trace", function))
         if jaxpr is not None and new:
             part = of_call(stack, p) if stack.ahead_of_time else None
@@ -182,8 +185,11 @@ class Recorder:
             if part is not None:
                 thread.remember(function, part)
 
-    def _resolve(self, stack: Stack) -> None:
-        """Count the traces that ended with, or inside, the one whose event fires."""
+    def _resolve(self, stack: Stack) -> bool:
+        """Count the traces that ended with, or inside, the one whose event fires.
+
+        True if that one was logged, now or when it was first tried.
+        """
         if self._tap is not None:
             self._tap.check_traces()
         pending = self._thread.pending
@@ -193,7 +199,7 @@ class Recorder:
             if again is not None and stack.finished:
                 self._failed.remove(again)
                 self._append(again[1])
-            return
+            return again is not None
         ended, pending[own:] = pending[own:], []
         for index, (entry, trace) in enumerate(ended):
             if stack.finished if index == 0 else _filled(entry):
@@ -201,6 +207,7 @@ class Recorder:
             else:
                 # It failed, and JAX does not log another try: that fills the same entry.
                 self._failed.append((entry, trace))
+        return True
 
     def _settle(self) -> None:
         """Count the traces that ended without an event, or whose event is still to come."""

@@ -97,6 +97,14 @@ class Stack:
         self.library: str | None = None
 
 
+def is_of_call(frame: FrameType | None) -> bool:
+    """Whether the trace that JAX logs is a jitted function's: it also logs those of loop bodies."""
+    while frame is not None and frame.f_code.co_name != "explain":
+        frame = frame.f_back
+    caller = frame.f_back if frame is not None else None
+    return caller is not None and caller.f_code.co_name in TRACE_FRAMES
+
+
 def jaxpr_of(value: Any) -> Any:
     """The ``Jaxpr`` of a ``ClosedJaxpr``, one object per trace; JAX 0.12 has only the former."""
     return getattr(value, "jaxpr", value)
@@ -220,6 +228,7 @@ class StackReader:
         )
         stack.args = local.get("args")
         stack.kwargs = local.get("kwargs") or {}
+        stack.ahead_of_time = name not in ("cache_miss", "_infer_params")
         if stack.params is None:
             stack.params = local.get("p")
         if stack.entry is None:

@@ -54,6 +54,9 @@ three
 
 ```python
 # test_it.py
+import jax
+
+
 def test_it(jax_compiles):
     with jax_compiles.exactly({number}):
         pass
@@ -73,7 +76,7 @@ three
     ("printed", "number", "wrong"),
     [
         ("three", 0, []),
-        ("four", 0, ["line 9 shows\nthree\nbut the output is\nfour", "line 24 shows"]),
+        ("four", 0, ["line 9 shows\nthree\nbut the output is\nfour", "line 27 shows"]),
         ("three", 1, ["page.md:13: test_it.py: test_it failed"]),
     ],
 )

@@ -96,7 +96,7 @@ def test_body_wins(jax_compiles):
         ]
     )
     assert "never reached" not in text.replace('raise ValueError("never reached")', "")
-    assert "E       ValueError: the body's own" in text
+    result.stdout.re_match_lines([r"E +ValueError: the body's own"])
     assert "expected exactly 7" not in text
     assert "jax/_src" not in text, "the traceback ends on the user's line"
     assert "pytest_jaxcompile/" not in text
@@ -104,7 +104,7 @@ def test_body_wins(jax_compiles):
 
 def test_fixtures_help_and_markers(project):
     """What pytest itself tells about the plugin teaches its use."""
-    result = project.run_tests("--fixtures")
+    result = project.run_tests("--fixtures", "-v")
     result.stdout.fnmatch_lines(["jax_compiles*", "*starts cold*", "*with jax_compiles.exactly*"])
     result = project.run_tests("--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.jax_compiles(*exactly=N, at_most=N, at_least=N*"])
@@ -326,7 +326,7 @@ def own():
     g(x(92))
 
 def test_one():
-    for n in (3, 4, 3, 5):
+    for n in (3, 4, 3, 5, 6):
         f(x(n))
 
 def test_two(shared, own):
@@ -346,7 +346,7 @@ def section(result):
     for line in lines[start + 1 :]:
         if line.startswith("=="):
             break
-        found.append(re.sub(r"\\s+\\d+(\\.\\d+)? m?s\\b|\\d+\\.\\d+( s)?|\\d+%", " N ", line))
+        found.append(re.sub(r"\s+\d+(\.\d+)? m?s\b|\s*\d+\.\d+( s)?|\d+%", " N ", line))
     return found
 
 
@@ -359,11 +359,9 @@ def test_the_report(project):
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*= JAX compilations =*"])
     text = "\n".join(section(result))
-    assert "7 compilations of 2 functions" in text
+    assert "8 compilations of 2 functions" in text
     for told in ("test_it.f", "test_it.g", "shape", "eager", "import of test_it.py", "shared"):
         assert told in text, told
-    for line in section(result):
-        assert len(line) <= 80 or "test_it" in line
     assert "\x1b[" not in text
 
 
@@ -386,7 +384,7 @@ def test_the_report_is_the_same_with_workers(project):
         return without(data, {"started", "seconds", "start", "worker", "thread", "workers", "environment"})
 
     assert comparable("plain.json") == comparable("spread.json")
-    assert comparable("plain.json")["totals"]["compilations"] == 6
+    assert comparable("plain.json")["totals"]["compilations"] == 7
     assert sorted(section(plain)) == sorted(section(spread))
 
 
