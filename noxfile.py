@@ -59,7 +59,7 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(python=sorted(set(RELEASES.values())))
-@nox.parametrize("release", RELEASES)
+@nox.parametrize("release", list(RELEASES))
 def jax(session: nox.Session, release: str) -> None:
     """What is counted, with one JAX release."""
     if session.python != (_interpreter(RELEASES[release]) or RELEASES[release]):

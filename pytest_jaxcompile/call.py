@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import reprlib
 from collections.abc import Hashable, Sequence
 from types import FunctionType, MethodType
@@ -60,7 +61,17 @@ def of_call(stack: Stack, p: Probe) -> Signature:
         tree=share(_call_tree(stack, p, positional, dynamic)),
         static=tuple(sorted(static)),
         call_form=share(tuple(sorted(form))),
-        options=options_key(info),
+        options=_told_once(options_key(info)),
+    )
+
+
+def _told_once(options: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """JAX finds names for argument numbers, and numbers for names: one of both tells all."""
+    given = {name for name, _ in options}
+    return tuple(
+        (name, value)
+        for name, value in options
+        if not (name.endswith("_argnames") and name.replace("names", "nums") in given)
     )
 
 
@@ -149,7 +160,8 @@ def static_of(value: Any) -> Static:
 def _text(value: Any) -> str:
     if isinstance(value, FunctionType):
         code = value.__code__
-        return f"{value.__qualname__} (defined at {code.co_filename}:{code.co_firstlineno})"
+        file = os.path.basename(code.co_filename)
+        return f"{value.__qualname__} (defined at {file}:{code.co_firstlineno})"
     try:
         text = _short.repr(value)
     except Exception:  # the user's __repr__

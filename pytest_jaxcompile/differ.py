@@ -113,7 +113,10 @@ def _of_call(before: Signature, after: Signature) -> list[_Difference]:
 
 def _unnamed(before: Signature, after: Signature) -> Iterator[_Difference]:
     """What is left to tell where no difference has a name."""
-    if before.context != after.context:
+    if before.context != after.context and after.transform:
+        text = " of ".join(after.transform)
+        yield "transform", None, text, f"{text} in another context, such as an axis name"
+    elif before.context != after.context:
         yield "config", None, "one trace context", "another one, by no option that JAX names"
     elif before.leaves != after.leaves:
         arrays = [f"a program of {len(s.leaves)} arrays" for s in (before, after)]

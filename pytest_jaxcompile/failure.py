@@ -27,12 +27,16 @@ def message(
     found = [_headline(len(records), least, most, named)]
     found += lines(records)
     found += _beside(others, too_few=most is None or len(records) <= most)
-    hints = dict.fromkeys(
-        reason.hint for record in records for reason in record.reasons if reason.hint is not None
-    )
+    # Of several that say the same of one argument, the last knows most.
+    hints = {
+        (record.key, reason.kind, reason.argument): reason.hint
+        for record in records
+        for reason in record.reasons
+        if reason.hint is not None
+    }
     if hints and most is not None and len(records) > most:
         found.append("What to do:")
-        found += [f"  - {hint}" for hint in list(hints)[:5]]
+        found += [f"  - {hint}" for hint in list(dict.fromkeys(hints.values()))[:5]]
     return "\n".join(found)
 
 

@@ -49,8 +49,8 @@ class History:
             nearest = compared.nearest(signature)
             reasons = differences(nearest, signature) if nearest is not None else ()
             if own is None and not function.eager_op:
-                what = f"{function.qualname} defined at {function.defined_at}"
-                reasons = (Reason("new_function", None, what, "a new object of it"), *reasons)
+                new = f"a new object of {function.qualname}"
+                reasons = (Reason("new_function", None, "an earlier one", new), *reasons)
             elif not reasons and not function.eager_op:
                 reasons = (self._repeated(function, signature),)
             reasons = with_hints(reasons, signature, compared, function.name)

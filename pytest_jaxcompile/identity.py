@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
@@ -300,6 +301,10 @@ class Target:
                 f"of={value!r} is no function: give the jitted function, the function under it, "
                 "or its name as a string"
             )
+        if "jax" not in sys.modules:  # nothing is jitted, and asking must not import it
+            self.tokens = frozenset({numbers.of(value)} - {None})
+            self.text = describe(list(layers(value, ())))[1]
+            return
         p = probes.probe()
         self.tokens = frozenset(t for t in _tokens(value, p) if t is not None)
         found = list(layers(value, p.jitted_types))

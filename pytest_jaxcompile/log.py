@@ -75,14 +75,18 @@ class Expectation:
         if accept is not None and not accept(entry):
             return
         for seen in self._seen:
-            judge(seen, None, self._most)
+            judge(seen, self._least, self._most, early=True)
 
 
-def judge(seen: CompileView, least: int | None, most: int | None) -> None:
-    """Raise :class:`CompileCountError` unless ``least <= seen.count <= most``."""
+def judge(seen: CompileView, least: int | None, most: int | None, *, early: bool = False) -> None:
+    """Raise :class:`CompileCountError` unless ``least <= seen.count <= most``.
+
+    With ``early`` more may follow, and only too many are a failure.
+    """
     __tracebackhide__ = True
     records = seen._records()
-    if (least is None or len(records) >= least) and (most is None or len(records) <= most):
+    enough = early or least is None or len(records) >= least
+    if enough and (most is None or len(records) <= most):
         return
     named = ", ".join(target.text for target in seen._targets)
     others = seen._recording.entries(seen._start, seen._stop)

@@ -300,7 +300,7 @@ def cells(function: Any) -> list[tuple[str, Any]]:
     return [(n, c.cell_contents) for n, c in zip(names, function.__closure__ or (), strict=True)]
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _probe: Probe | None = None
 
 

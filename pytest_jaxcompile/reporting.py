@@ -213,6 +213,8 @@ def _outcome(report: pytest.TestReport) -> str:
 
 def _end_on_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     """Cut the frames of JAX, and ours, below the call that compiled."""
+    if not recorder.listening:  # nothing was raised inside JAX
+        return
     last = None
     step = excinfo.value.__traceback__
     while step is not None:

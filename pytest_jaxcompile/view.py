@@ -202,9 +202,11 @@ class CompileView(Sequence[Compilation]):
     # -- reading ------------------------------------------------------------------
 
     def _records(self) -> list[Compilation]:
+        __tracebackhide__ = True
         return [e.compilation for e in self._matching("compilation") if e.compilation is not None]
 
     def _matching(self, did: str) -> Iterator[Entry]:
+        __tracebackhide__ = True
         problem = self._recording.problem()
         if problem is not None:
             raise CountUnavailableError(f"compilations cannot be counted: {problem}")
@@ -224,10 +226,11 @@ class CompileView(Sequence[Compilation]):
 
     def _check_known(self, target: Target) -> None:
         """A name that nothing bears would make every expectation of zero pass."""
+        __tracebackhide__ = True
         pattern = target.pattern
         if pattern is None or any(f.matches_name(pattern) for f in self._recording.known()):
             return
-        names = failure.live_names()
+        names = failure.live_names() if "jax" in sys.modules else []
         function = Function("", "", "", None, False, frozenset(), None)
         for name, qualname, module in names:
             function = Function(name, qualname, module, None, False, frozenset(), None)

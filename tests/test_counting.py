@@ -62,6 +62,8 @@ class Spelling:
     """Programs per shape."""
     bodies: int | None = 1
     """Runs of the body per shape."""
+    traces: int | None = 1
+    """Traces per shape."""
     shape: Callable[[int], Any] = lambda n: np.ones(n, np.float32)
 
 
@@ -280,7 +282,8 @@ def jit_of_grad_of_jit(ran):
         return (x * x).sum()
 
     outer = jax.jit(jax.grad(inner))
-    return Spelling(outer, [outer], [inner, _twin()])
+    # The inner function is traced, but nothing is compiled for it alone.
+    return Spelling(outer, [outer], [_twin()])
 
 
 @spelling
@@ -302,7 +305,7 @@ def checkpoint(ran):
         return x + 1
 
     jitted = jax.jit(jax.checkpoint(f))
-    return Spelling(jitted, [jitted, f], [_twin()])
+    return Spelling(jitted, [jitted, f], [_twin()], traces=None)
 
 
 @spelling
@@ -356,7 +359,8 @@ def test_every_spelling_counts_for_its_object(name):
         assert log.of(other).count == log.of(other).lowerings == log.of(other).traces == 0, other
     if made.bodies is not None:
         assert len(runs) == 2 * made.bodies
-        assert log.of(made.handles[0]).traces in (2, len(runs))
+    if made.traces is not None:
+        assert log.of(made.handles[0]).traces == 2 * made.traces
     assert log.disk_hits == 0
 
 
@@ -490,6 +494,44 @@ def test_traces_of_transformed_functions(log):
     jax.grad(f)(X3)
     assert log.of(f).traces == len(runs) == 1
     assert log.of(f).count == log.of(f).lowerings == 4
+
+
+@pytest.mark.xfail(
+    VERSION >= (0, 9), reason="from JAX 0.9 the trace inside checkpoint counts for the jit around it"
+)
+def test_traces_of_a_checkpointed_function(log):
+    """The body runs once, so there is one trace, on every JAX."""
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        return x * 2
+
+    jitted = jax.jit(jax.checkpoint(f))
+    jitted(X3)
+    assert log.of(jitted).traces == len(runs) == 1
+
+
+BODIES = {
+    "scan": lambda f: lambda x: jax.lax.scan(lambda c, v: (f(c), v), x, np.ones(2))[0],
+    "cond": lambda f: lambda x: jax.lax.cond(x[0] > 0, f, lambda v: v, x),
+    "while_loop": lambda f: lambda x: jax.lax.while_loop(lambda v: v[0] < 0, f, x),
+    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x,))[1],
+    "hessian": lambda f: jax.hessian(lambda x: f(x).sum()),
+    "an inner jit": lambda f: lambda x: jax.jit(f)(x),
+    "eval_shape": lambda f: lambda x: (jax.eval_shape(lambda v: v, x), f(x))[1],
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_a_traced_body_calls_is_not_another_trace_of_it(log, name):
+    """Control flow and transformations inside a jitted function: one trace of the function."""
+    jitted = jax.jit(BODIES[name](lambda x: x * 2))
+    jitted(X3)
+    jitted(X3)
+    view = log.of(jitted)
+    assert (view.traces, view.lowerings, view.count) == (1, 1, 1)
+    assert log.count == 1
 
 
 def test_ahead_of_time_phases_one_by_one(log):

@@ -12,7 +12,8 @@ import pytest_jaxcompile
 PACKAGE = Path(pytest_jaxcompile.__file__).parent
 NAME = "pytest_jaxcompile"
 
-MAY_IMPORT_PYTEST = {"plugin", "session", "options", "marker", "outputs", "baseline", "hookspecs"}
+MAY_IMPORT_PYTEST = {"plugin", "session", "reporting", "options", "marker", "outputs"}
+MAY_IMPORT_PYTEST |= {"baseline", "hookspecs"}
 MAY_IMPORT_PYTEST |= {"info"}  # tells of the installed pytest, in a process of its own
 MAY_REACH_INTO_JAX = {"probe"}
 PURE = {"records", "errors", "differ", "explain", "hints", "imports", "strays"}
