@@ -33,7 +33,9 @@ def fresh(tmp_path: Any) -> Callable[..., Any]:
         path = tmp_path / "program.py"
         path.write_text(_TELL.format(answer=str(answer)) + textwrap.dedent(source))
         # Of the surrounding run only what finds packages is kept: a program decides on JAX itself.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_", "PYTEST_"))}
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_", "PYTEST_"))
+        }
         done = subprocess.run(
             [sys.executable, str(path), *args],
             env={**kept, "JAX_PLATFORMS": "cpu", **(env or {})},
@@ -68,7 +70,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     for name in list(os.environ):
-        if name.startswith(("PYTEST_XDIST", "JAX_ENABLE", "JAX_LOG", "XLA_", "GITHUB_")) or name in (
+        if name.startswith(
+            ("PYTEST_XDIST", "JAX_ENABLE", "JAX_LOG", "XLA_", "GITHUB_")
+        ) or name in (
             "PYTEST_ADDOPTS",
             "PYTEST_PLUGINS",
         ):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pytest_jaxcompile.baseline import HEADER, dumps, loads
 
-# -- the file ---------------------------------------------------------------------------------
+# -- the file ----------------------------------------------------------------------------
 
 NODEIDS = st.text(min_size=1, max_size=40).map(lambda text: f"tests/test_a.py::test_b[{text}]")
 FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_.<>]{0,20}", fullmatch=True)
@@ -26,9 +27,7 @@ def test_what_is_written_reads_the_same(counts):
 
 def test_the_file_is_sorted_text_a_person_can_read_and_merge():
     counts = {"b.py::t": {"m.g": 2, "m.f": 1, "m.zero": 0}, "a.py::t": {"m.h": 3}, "c.py::t": {}}
-    assert dumps(counts) == (
-        f"{HEADER}\na.py::t\n    3 m.h\nb.py::t\n    1 m.f\n    2 m.g\n"
-    )
+    assert dumps(counts) == (f"{HEADER}\na.py::t\n    3 m.h\nb.py::t\n    1 m.f\n    2 m.g\n")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_a_broken_file_is_an_error_that_names_the_line(text, told):
         loads(text)
 
 
-# -- runs --------------------------------------------------------------------------------------
+# -- runs --------------------------------------------------------------------------------
 
 TESTS = """
 import jax, numpy as np
@@ -152,7 +151,9 @@ def test_a_test_that_is_gone_is_told_and_an_update_drops_it(kept):
     assert kept.read() == FULL.replace("test_it.py::test_g", "test_it.py::test_h")
 
 
-@pytest.mark.parametrize("args", [("-k", "test_f"), ("test_it.py::test_f",), ("--deselect", "test_it.py::test_g")])
+@pytest.mark.parametrize(
+    "args", [("-k", "test_f"), ("test_it.py::test_f",), ("--deselect", "test_it.py::test_g")]
+)
 def test_a_partial_run_neither_misses_nor_drops_the_others(kept, args):
     kept.lengths(f=[3, 4, 5], g=[3])
     result = kept.run_tests(BASELINE, UPDATE, *args)

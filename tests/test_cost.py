@@ -1,5 +1,7 @@
 """Nothing is paid where nothing compiles, and nothing stays behind."""
 
+# ruff: noqa: PT012, SIM117 -- blocks that fail, and where in them, are what is tested here
+
 from __future__ import annotations
 
 import gc
@@ -11,16 +13,27 @@ import weakref
 import jax
 import numpy as np
 import pytest
+
 from pytest_jaxcompile import CompileCountError, count_compiles
 
 VERSION = jax.__version_info__
 X3 = np.ones(3, np.float32)
 
 
-# -- start-up ---------------------------------------------------------------------------------
+# -- start-up ----------------------------------------------------------------------------
 
 HEAVY = ("jax", "jaxlib", "numpy", "jinja2")
-LATE = ("recorder", "session", "stack", "signature", "explain", "probe", "tap", "report", "baseline")
+LATE = (
+    "recorder",
+    "session",
+    "stack",
+    "signature",
+    "explain",
+    "probe",
+    "tap",
+    "report",
+    "baseline",
+)
 LOOK = """
 import sys
 
@@ -42,9 +55,7 @@ def loaded(project, *args, extra=""):
     source = LOOK.format(heavy=HEAVY, late=LATE)
     project.makepyfile(test_it=source + extra)
     project.makeconftest(
-        "import test_it\n"
-        "def pytest_unconfigure():\n"
-        "    test_it.pytest_unconfigure()\n"
+        "import test_it\ndef pytest_unconfigure():\n    test_it.pytest_unconfigure()\n"
     )
     result = project.run_tests("-s", *args)
     result.assert_outcomes(passed=1)
@@ -64,8 +75,11 @@ def test_a_report_of_a_project_without_jax_does_not_load_it(project):
 
 def test_a_heavy_import_would_be_seen(project):
     """Negative control: the same look at a project that does import."""
-    line, _ = loaded(project, extra="\nimport numpy\nimport pytest_jaxcompile.records\n"
-                     "import pytest_jaxcompile.explain\n")
+    line, _ = loaded(
+        project,
+        extra="\nimport numpy\nimport pytest_jaxcompile.records\n"
+        "import pytest_jaxcompile.explain\n",
+    )
     assert line == "in the test ['numpy'] ['explain']"
 
 
@@ -83,7 +97,7 @@ def test_the_package_loads_nothing(fresh):
     )[:2] == [[], []]
 
 
-# -- the dispatch path --------------------------------------------------------------------------
+# -- the dispatch path -------------------------------------------------------------------
 
 
 def test_a_cached_call_runs_none_of_our_code(log):
@@ -156,7 +170,7 @@ def test_nothing_of_jax_is_replaced(fresh):
     assert changed[3] == 1
 
 
-# -- put back ------------------------------------------------------------------------------------
+# -- put back ----------------------------------------------------------------------------
 
 
 def state():
@@ -230,7 +244,7 @@ def test_what_the_user_sets_meanwhile_stays():
         jax.config.update("jax_log_compiles", False)
 
 
-# -- nothing is kept -------------------------------------------------------------------------------
+# -- nothing is kept ---------------------------------------------------------------------
 
 
 def test_nothing_that_the_user_dropped_is_alive():

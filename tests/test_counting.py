@@ -4,6 +4,8 @@ The truth comes from elsewhere: from a counter in the traced body, from arithmet
 the shapes, and from JAX's events, counted here by a listener of the test's own.
 """
 
+# ruff: noqa: PT012, SIM117 -- blocks that fail, and where in them, are what is tested here
+
 from __future__ import annotations
 
 import collections
@@ -20,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pytest_jaxcompile import CountUnavailableError, count_compiles
 
 VERSION = jax.__version_info__
@@ -47,7 +50,7 @@ def events(wanted: str = COMPILED) -> Iterator[list[str]]:
             listeners.remove(listen)
 
 
-# -- every spelling -------------------------------------------------------------------
+# -- every spelling ----------------------------------------------------------------------
 
 
 @dataclass
@@ -180,7 +183,10 @@ def pmap(ran):
 
     mapped = jax.pmap(f)
     return Spelling(
-        mapped, [mapped], [jax.pmap(lambda x: x), _twin()], shape=lambda n: np.ones((1, n), np.float32)
+        mapped,
+        [mapped],
+        [jax.pmap(lambda x: x), _twin()],
+        shape=lambda n: np.ones((1, n), np.float32),
     )
 
 
@@ -210,7 +216,7 @@ def shard_map_under_jit(ran):
         return x + 1
 
     jitted = jax.jit(shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec))
-    return Spelling(jitted, [jitted, f], [_twin()], bodies=None)
+    return Spelling(jitted, [jitted, f], [_twin()], bodies=None, traces=None)
 
 
 @spelling
@@ -241,7 +247,7 @@ def vmap_of_jit(ran):
         return x + 1
 
     # The body sees one row, of shape (), whatever the number of rows.
-    return Spelling(jax.vmap(f), [f], [_twin()], bodies=None)
+    return Spelling(jax.vmap(f), [f], [_twin()], bodies=None, traces=None)
 
 
 @spelling
@@ -283,7 +289,7 @@ def jit_of_grad_of_jit(ran):
 
     outer = jax.jit(jax.grad(inner))
     # The inner function is traced, but nothing is compiled for it alone.
-    return Spelling(outer, [outer], [_twin()])
+    return Spelling(outer, [outer], [_twin()], traces=None)
 
 
 @spelling
@@ -345,10 +351,9 @@ def test_every_spelling_counts_for_its_object(name):
     runs: list[int] = []
     made = SPELLINGS[name](lambda: runs.append(1))
     x3, x4 = made.shape(3), made.shape(4)
-    with count_compiles(cold=True) as log:
-        with events() as compiled:
-            for x in (x3, x4, x3):
-                made.call(x)
+    with count_compiles(cold=True) as log, events() as compiled:
+        for x in (x3, x4, x3):
+            made.call(x)
     assert log.all.count == len(compiled)
     assert log.count == log.lowerings == 2 * made.programs
     assert log.ops.count == len(compiled) - log.count
@@ -374,7 +379,7 @@ def test_a_handle_that_compiled_nothing_differs_from_one_that_did(log):
     assert log.of("f").count == 1
 
 
-# -- one body, several objects ------------------------------------------------------------
+# -- one body, several objects -----------------------------------------------------------
 
 
 def test_wrappers_with_other_options_are_told_apart(log):
@@ -496,36 +501,27 @@ def test_traces_of_transformed_functions(log):
     assert log.of(f).count == log.of(f).lowerings == 4
 
 
-@pytest.mark.xfail(
-    VERSION >= (0, 9), reason="from JAX 0.9 the trace inside checkpoint counts for the jit around it"
-)
-def test_traces_of_a_checkpointed_function(log):
-    """The body runs once, so there is one trace, on every JAX."""
-    runs = []
-
-    def f(x):
-        runs.append(1)
-        return x * 2
-
-    jitted = jax.jit(jax.checkpoint(f))
-    jitted(X3)
-    assert log.of(jitted).traces == len(runs) == 1
-
-
 BODIES = {
     "scan": lambda f: lambda x: jax.lax.scan(lambda c, v: (f(c), v), x, np.ones(2))[0],
     "cond": lambda f: lambda x: jax.lax.cond(x[0] > 0, f, lambda v: v, x),
     "while_loop": lambda f: lambda x: jax.lax.while_loop(lambda v: v[0] < 0, f, x),
     "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x,))[1],
     "hessian": lambda f: jax.hessian(lambda x: f(x).sum()),
-    "an inner jit": lambda f: lambda x: jax.jit(f)(x),
+    "an inner jit": jax.jit,
     "eval_shape": lambda f: lambda x: (jax.eval_shape(lambda v: v, x), f(x))[1],
+    "checkpoint": jax.checkpoint,
+    "a gradient of an inner jit": lambda f: jax.grad(jax.jit(lambda x: f(x).sum())),
 }
+# Traces that JAX logs for itself inside a call and that are taken for the call's own.
+TOO_MANY = {"checkpoint": (0, 9), "a gradient of an inner jit": (0, 12)}
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_a_traced_body_calls_is_not_another_trace_of_it(log, name):
+def test_what_a_traced_body_calls_is_not_another_trace_of_it(log, name, request):
     """Control flow and transformations inside a jitted function: one trace of the function."""
+    if TOO_MANY.get(name, (99,)) <= VERSION:
+        reason = "a trace inside the call counts for the function that is called"
+        request.applymarker(pytest.mark.xfail(reason=reason))
     jitted = jax.jit(BODIES[name](lambda x: x * 2))
     jitted(X3)
     jitted(X3)
@@ -630,7 +626,7 @@ def test_a_failed_compilation_counts_as_none(log):
     assert (log.of(f).lowerings, log.of(f).count, log.count) == (1, 0, 0)
 
 
-# -- threads ---------------------------------------------------------------------------------
+# -- threads -----------------------------------------------------------------------------
 
 
 def test_other_threads(log):
@@ -639,7 +635,8 @@ def test_other_threads(log):
         return x * 2
 
     threads = [
-        threading.Thread(target=f, args=(np.ones(n, np.float32),), name=f"worker-{n}") for n in (3, 4, 5)
+        threading.Thread(target=f, args=(np.ones(n, np.float32),), name=f"worker-{n}")
+        for n in (3, 4, 5)
     ]
     for thread in threads:
         thread.start()
@@ -695,7 +692,7 @@ def test_one_function_called_first_by_four_threads(log):
     assert log.of(f).count == len(compiled) >= 1
 
 
-# -- eager operations --------------------------------------------------------------------------
+# -- eager operations --------------------------------------------------------------------
 
 
 def test_eager_operations_are_told_from_functions_of_the_same_name(log):
@@ -756,7 +753,7 @@ def test_functions_of_a_library_are_no_eager_operations(log):
     assert log.ops.count == 0
 
 
-# -- records --------------------------------------------------------------------------------------
+# -- records -----------------------------------------------------------------------------
 
 
 def test_records_say_where_and_with_what(log):

@@ -1,5 +1,7 @@
 """Expectations: what passes, what raises where, and what is an error instead of a number."""
 
+# ruff: noqa: PT012, SIM117 -- blocks that fail, and where in them, are what is tested here
+
 from __future__ import annotations
 
 import functools
@@ -9,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pytest_jaxcompile import (
     CompileCountError,
     CountUnavailableError,
@@ -31,7 +34,7 @@ def g(a):
     return a * 3
 
 
-# -- bounds -----------------------------------------------------------------------------
+# -- bounds ------------------------------------------------------------------------------
 
 # expectation, how often f compiles, whether it holds
 BOUNDS = [
@@ -93,7 +96,7 @@ def test_exactly_counts_users_functions_only(log):
         jnp.cumsum(f(x(29))) + jnp.arange(29)
 
 
-# -- fail fast ----------------------------------------------------------------------------
+# -- fail fast ---------------------------------------------------------------------------
 
 
 def test_none_raises_at_the_call_that_compiles(log):
@@ -105,7 +108,7 @@ def test_none_raises_at_the_call_that_compiles(log):
         f(x(4))  # the guilty line
         reached.append("never")
     assert reached == ["warm call"]
-    frames = [frame for frame in traceback.extract_tb(failed.value.__traceback__)]
+    frames = list(traceback.extract_tb(failed.value.__traceback__))
     mine = [frame for frame in frames if frame.filename == __file__]
     assert mine[-1].line == "f(x(4))  # the guilty line"
     f(x(4))  # JAX is sound after it
@@ -145,7 +148,7 @@ def test_a_watch_ends_with_its_block(log):
     f(x(5))  # nobody watches any more
 
 
-# -- nesting ----------------------------------------------------------------------------------
+# -- nesting -----------------------------------------------------------------------------
 
 
 def test_nested_blocks_each_count_their_own_stretch(log):
@@ -191,7 +194,7 @@ def test_one_expectation_entered_inside_itself(log):
             f(x(7))  # the third of the outer block
 
 
-# -- what the body raises --------------------------------------------------------------------
+# -- what the body raises ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["exactly", "at_most", "at_least", "none"])
@@ -211,7 +214,7 @@ def test_an_exception_leaves_the_log_usable(log):
     assert log.count == 2
 
 
-# -- per_call -----------------------------------------------------------------------------------
+# -- per_call ----------------------------------------------------------------------------
 
 
 def test_per_call(log):
@@ -243,7 +246,7 @@ def test_per_call_raises_what_the_function_raises(log):
         log.per_call(bad, [x(3)])
 
 
-# -- wrong arguments ------------------------------------------------------------------------------
+# -- wrong arguments ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["exactly", "at_most", "at_least"])
@@ -276,7 +279,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(log):
         return a / 2
 
     normalise_batch(x(3))
-    with pytest.raises(UnknownFunctionError, match="Did you mean.*'normalise_batch'"):
+    with pytest.raises(UnknownFunctionError, match=r"Did you mean.*'normalise_batch'"):
         _ = log.of("normalize_batch").count
     with pytest.raises(UnknownFunctionError), log.exactly(0, of="nowhere_to_be_found"):
         pass
@@ -291,7 +294,7 @@ def test_a_known_function_that_did_not_compile_counts_zero(log):
     assert log.of(f).count == 1
 
 
-# -- views ----------------------------------------------------------------------------------------
+# -- views -------------------------------------------------------------------------------
 
 
 def test_a_log_is_a_read_only_sequence(log):

@@ -8,6 +8,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+
 from pytest_jaxcompile import CountUnavailableError, count_compiles, recorder
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
@@ -48,7 +49,7 @@ def test_an_exception_in_a_trace(log, error):
 
 
 def test_exceptions_of_arguments(log):
-    """A static value whose ``__eq__``, ``__hash__`` or ``__repr__`` raises, and a tree that does not flatten."""
+    """A static value whose ``__eq__``, ``__hash__`` or ``__repr__`` raises; a tree that does so."""
 
     class Static:
         def __init__(self, bad=None):
@@ -87,7 +88,7 @@ def test_exceptions_of_arguments(log):
     f(X3, Static("repr"))  # nobody needs its text to compile
     assert log.of(f).count == 1
     assert "Static" in str(log[0].signature)
-    with pytest.raises(Exception, match="mine: hash|unhashable|hash"):
+    with pytest.raises(Exception, match=r"mine: hash|hash"):
         f(X3, Static("hash"))
     with contextlib.suppress(Exception):  # whether JAX compares at all is JAX's to say
         f(X3, Static("eq"))

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 import pytest
+
 from pytest_jaxcompile.imports import when_imported
 
 
@@ -76,7 +77,11 @@ def test_the_module_looks_as_without_us(module):
     del sys.modules[name]
     when_imported(name, lambda: None)
     waited = importlib.import_module(name)
-    assert (type(waited.__loader__), type(waited.__spec__.loader), waited.__spec__.origin) == expected
+    assert (
+        type(waited.__loader__),
+        type(waited.__spec__.loader),
+        waited.__spec__.origin,
+    ) == expected
     assert importlib.util.find_spec(name) is waited.__spec__
 
 

@@ -7,6 +7,7 @@ import graphlib
 from pathlib import Path
 
 import pytest
+
 import pytest_jaxcompile
 
 PACKAGE = Path(pytest_jaxcompile.__file__).parent
@@ -66,7 +67,9 @@ def own(found: set[str], modules: dict[str, str]) -> set[str]:
 
 def cycle(modules: dict[str, str]) -> list[str]:
     """Modules that import each other in a circle; empty if all arrows can point downwards."""
-    graph = {name: own(imports(text, late=False), modules) - {name} for name, text in modules.items()}
+    graph = {
+        name: own(imports(text, late=False), modules) - {name} for name, text in modules.items()
+    }
     try:
         tuple(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pytest_jaxcompile import count_compiles
 
 EXAMPLES = int(os.environ.get("JAXCOMPILE_MODEL_EXAMPLES", "12"))

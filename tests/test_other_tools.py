@@ -11,6 +11,7 @@ import textwrap
 import jax
 import numpy as np
 import pytest
+
 from pytest_jaxcompile import CountUnavailableError, count_compiles
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
@@ -261,7 +262,9 @@ def test_all_listeners_lost_for_good_is_an_error():
     from jax._src import monitoring
 
     f = jax.jit(lambda x: x * 2)
-    lists = [v for k, v in vars(monitoring).items() if k.endswith("_listeners") and isinstance(v, list)]
+    lists = [
+        v for k, v in vars(monitoring).items() if k.endswith("_listeners") and isinstance(v, list)
+    ]
     with count_compiles(cold=True) as log:
         f(X3)
         assert log.count == 1  # negative control
@@ -341,7 +344,7 @@ def test_checking_leaks(log):
         leaked.append(x)
         return x
 
-    with jax.checking_leaks(), pytest.raises(Exception, match="[Ll]eak"):
+    with jax.checking_leaks(), pytest.raises(Exception, match=r"[Ll]eak"):
         leaks(X3)  # negative control
 
 
@@ -413,7 +416,11 @@ def test_caches_cleared_and_config_changed_in_the_middle(log):
         jax.config.update("jax_default_matmul_precision", before)
     f(X3)
     assert log.of(f).count == 3
-    assert [[r.kind for r in record.reasons] for record in log.of(f)] == [[], ["evicted"], ["config"]]
+    assert [[r.kind for r in record.reasons] for record in log.of(f)] == [
+        [],
+        ["evicted"],
+        ["config"],
+    ]
 
 
 def test_a_profiler_and_a_tracer_of_python(log):

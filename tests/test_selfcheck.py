@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from pytest_jaxcompile import selfcheck
 from pytest_jaxcompile.probe import probe
 
@@ -23,8 +24,11 @@ def renamed(text: str, name: str) -> str:
     return re.sub(rf"\b{re.escape(name)}\b", f"{name}_of_tomorrow", text)
 
 
-READ = [(module, function, variable) for module, function, variables in selfcheck._READ
-        for variable in variables.split()]
+READ = [
+    (module, function, variable)
+    for module, function, variables in selfcheck._READ
+    for variable in variables.split()
+]
 FUNCTIONS = [(module, function) for module, function, _ in selfcheck._READ]
 EVENTS = list(selfcheck._EVENTS)
 

@@ -1,4 +1,4 @@
-"""Counts are right however the tests are run: workers, reruns, threads, async, one device or more."""
+"""Counts are right however the tests are run: workers, reruns, threads, async, devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def counts(data):
     """Compilations of users' functions per test."""
     operations = [f["eager_op"] for f in data["functions"]]
     return {
-        test["id"].partition("::")[2]: sum(not operations[c["function"]] for c in test["compilations"])
+        test["id"].partition("::")[2]: sum(
+            not operations[c["function"]] for c in test["compilations"]
+        )
         for test in data["tests"]
     }
 
@@ -50,7 +52,7 @@ def test_{name}(jax_compiles):
 )
 
 
-# -- workers -------------------------------------------------------------------------------------
+# -- workers -----------------------------------------------------------------------------
 
 
 @needs("xdist")
@@ -91,14 +93,16 @@ def test_forked(project):
     result.assert_outcomes(passed=4)
 
 
-# -- plugins that run tests otherwise ------------------------------------------------------------
+# -- plugins that run tests otherwise ----------------------------------------------------
 
 
 @needs("pytest_randomly")
 def test_random_order(project):
     project.makepyfile(test_it=FOUR)
     for seed in ("1", "2"):
-        result = project.run_tests(JSON, "-p", "no:cacheprovider", f"--randomly-seed={seed}", plugins=("pytest_randomly",))
+        result = project.run_tests(
+            JSON, "-p", "no:cacheprovider", f"--randomly-seed={seed}", plugins=("pytest_randomly",)
+        )
         result.assert_outcomes(passed=4)
         assert counts(report(project)) == {"test_a": 1, "test_b": 2, "test_c": 3, "test_d": 0}
 
@@ -164,7 +168,10 @@ async def test_it(jax_compiles):
 """,
     )
     result = project.run_tests(
-        JSON, "-o", "asyncio_default_fixture_loop_scope=function", plugins=("pytest_asyncio.plugin", "anyio.pytest_plugin")
+        JSON,
+        "-o",
+        "asyncio_default_fixture_loop_scope=function",
+        plugins=("pytest_asyncio.plugin", "anyio.pytest_plugin"),
     )
     result.assert_outcomes(passed=2, failed=1)
     assert counts(report(project)) == {"test_tasks": 3, "test_wrong": 1, "test_it": 1}
@@ -242,7 +249,7 @@ def test_benchmark(benchmark, jax_compiles):
     result.stdout.fnmatch_lines(["*test_it.py*%*"])
 
 
-# -- options of pytest -----------------------------------------------------------------------------
+# -- options of pytest -------------------------------------------------------------------
 
 
 def test_options_of_pytest(project):
@@ -286,7 +293,9 @@ def documented():
 
 
 def test_pdb_stops_at_the_users_line(project):
-    project.makepyfile(test_it=F + "def test_it(jax_compiles):\n    with jax_compiles.none():\n        f(x(3))\n")
+    project.makepyfile(
+        test_it=F + "def test_it(jax_compiles):\n    with jax_compiles.none():\n        f(x(3))\n"
+    )
     project.makepyfile(
         stub="""
         import pdb
@@ -311,7 +320,7 @@ def test_without_the_plugin(project):
     assert "jax-compile" not in project.runpytest_subprocess("--help").stdout.str()
 
 
-# -- threads --------------------------------------------------------------------------------------
+# -- threads -----------------------------------------------------------------------------
 
 
 def test_threads(project):
@@ -365,7 +374,7 @@ def test_is_not_disturbed(jax_compiles):
     assert {c["thread"] for c in strays[0]["compilations"]} == {"stray"}
 
 
-# -- devices and processes ------------------------------------------------------------------------
+# -- devices and processes ---------------------------------------------------------------
 
 
 def test_several_devices(project, monkeypatch):
@@ -380,7 +389,8 @@ def test_it(jax_compiles):
     assert len(devices) == 4
     mesh = Mesh(np.array(devices), ("d",))
     a = x(8)
-    for place in (devices[0], devices[1], NamedSharding(mesh, P("d")), NamedSharding(mesh, P()), devices[0]):
+    spread, copied = NamedSharding(mesh, P("d")), NamedSharding(mesh, P())
+    for place in (devices[0], devices[1], spread, copied, devices[0]):
         f(jax.device_put(a, place))
     assert jax_compiles.of(f).count == 4
     kinds = [{reason.kind for reason in record.reasons} for record in jax_compiles]
@@ -433,7 +443,7 @@ def test_two_processes_of_jax_distributed(project):
     assert found == [["1", "2"], ["2", "2"]], outputs
 
 
-# -- runs inside runs --------------------------------------------------------------------------------
+# -- runs inside runs --------------------------------------------------------------------
 
 
 def test_runs_in_process_leave_no_state_behind(project):
@@ -470,7 +480,7 @@ def test_after(jax_compiles):
 
 
 def test_faults_in_tests_do_not_break_others(project):
-    """Interrupted traces, blocks never ended, cleared listeners, deleted modules: the next counts."""
+    """Traces interrupted, blocks never ended, listeners cleared, JAX deleted: the next counts."""
     project.makepyfile(
         test_it=F
         + """
