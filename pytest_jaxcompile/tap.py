@@ -21,7 +21,7 @@ _EVENT: Final = "event"
 _SCALAR: Final = "scalar"
 # Functions that log at WARNING instead of DEBUG while the explanations are on.
 _LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
-_MANY_TRACES: Final = 1000
+_MANY_TRACES: Final = 4000
 """Each costs a microsecond or so at every trace, one of the same function about twenty."""
 _LOUDER_LOGGERS: Final = ("jax._src.compiler", "jax._src.compilation_cache")
 
@@ -54,6 +54,8 @@ class Tap:
         self.logging_traces = True
         """Whether each trace is logged now; else only outermost ones can be told."""
         self._made = _Made()
+        self._accounted = 0
+        """Traces made that an event told of, counted on from when logging ended."""
 
     def open(self) -> None:
         p = self._probe
@@ -123,6 +125,8 @@ class Tap:
             heard = logger.isEnabledFor(logging.WARNING) and self._traces in logger.filters
             on = p.explains or not (self.logging_traces or self._traces.wanted)
             self.traces_lost = not (heard and on)
+            if not self.logging_traces:
+                self._check_unlogged(p.traces_cached[0])
 
     def check(self) -> None:
         """Note whether events were missed, and listen again."""
@@ -168,6 +172,8 @@ class Tap:
         made, kept = self._probe.traces_cached
         self._made.before.append(made)
         if (kept <= _MANY_TRACES) != self.logging_traces:
+            self._check_unlogged(made)
+            self._accounted = made
             self.logging_traces = not self.logging_traces
             if not self._traces.wanted:
                 self._probe.explain(self.logging_traces)
@@ -176,7 +182,14 @@ class Tap:
         """Traces made since the last one began on this thread, by all threads."""
         if not self._made.before:
             return 0
-        return self._probe.traces_cached[0] - self._made.before.pop()
+        made = self._probe.traces_cached[0] - self._made.before.pop()
+        self._accounted += made
+        return made
+
+    def _check_unlogged(self, made: int) -> None:
+        """Without the log, a trace that no event tells of shows in JAX's own counter only."""
+        if not self.logging_traces and made != self._accounted and not self._made.before:
+            self.traces_lost = True
 
 
 class _Made(threading.local):

@@ -85,8 +85,8 @@ class Recording:
         if self.recorder.incomplete != self._incomplete:
             return (
                 "the log records that count traces were switched off (a disabled logger, "
-                "logging.disable, or jax_explain_cache_misses set to False), so some may "
-                "have been missed"
+                "logging.disable, jax_explain_cache_misses set to False, or more traces kept by "
+                "JAX than it compares quickly), so some may have been missed"
             )
         return None
 

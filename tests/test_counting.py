@@ -4,7 +4,7 @@ The truth comes from elsewhere: from a counter in the traced body, from arithmet
 the shapes, and from JAX's events, counted here by a listener of the test's own.
 """
 
-# ruff: noqa: PT012, SIM117 -- blocks that fail, and where in them, are what is tested here
+# ruff: noqa: SIM117 -- blocks that fail, and where in them, are what is tested here
 
 from __future__ import annotations
 

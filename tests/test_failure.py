@@ -165,11 +165,18 @@ def test_eager_operations_matter_only_where_something_is_missing() -> None:
 
 
 def test_hints_are_given_once_and_a_few_of_them() -> None:
-    hints = [Reason("shape", "x", "(3,)", "(4,)", f"pad {n}") for n in (1, 1, 2, 3, 4, 5, 6)]
+    hints = [Reason("shape", f"x{n}", "(3,)", "(4,)", f"pad {n}") for n in (1, 1, 2, 3, 4, 5, 6)]
     text = failure.message([compilation(reasons=tuple(hints))], [], None, 0, "f")
     assert text.partition("What to do:\n")[2].splitlines() == [
         f"  - pad {n}" for n in (1, 2, 3, 4, 5)
     ]
+
+
+def test_the_last_of_several_hints_about_one_argument_is_given() -> None:
+    hints = [Reason("shape", "x", "(3,)", "(4,)", f"{n} lengths so far") for n in (2, 3, 4)]
+    records = [compilation(reasons=(hint,)) for hint in hints]
+    text = failure.message(records, [], None, 0, "f")
+    assert text.partition("What to do:\n")[2].splitlines() == ["  - 4 lengths so far"]
 
 
 def test_no_advice_against_compiling_where_more_was_expected() -> None:

@@ -78,7 +78,8 @@ def _worst(summary: Summary, users: list[FunctionTotals]) -> Iterator[str]:
         return
     worst = max(again, key=lambda f: (f.again, f.seconds))
     index = next(i for i, f in enumerate(summary.functions) if f is worst)
-    item = [i for i in summary.items() if i.function == index and i.again][-1]
+    mine = (i for i in summary.items() if i.function == index and i.again)
+    item = max(mine, key=lambda i: i.start)
     yield ""
     yield f"for example, {worst.name} compiled again:"
     yield f"  {_call(summary, worst, item)}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import pytest
+
 from pytest_jaxcompile import (
     Argument,
     Compilation,
