@@ -392,9 +392,9 @@ def _imports(text: str) -> Iterator[str]:
 
 
 def _marker() -> str:
-    from pytest_jaxcompile.marker import HELP
+    from pytest_jaxcompile.options import MARKER_HELP
 
-    call, _, text = HELP.partition(": ")
+    call, _, text = MARKER_HELP.partition(": ")
     return f"    @pytest.mark.{call}\n\n{text[0].upper()}{text[1:]}"
 
 

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-NAME = "jax_compiles"
-HELP = (
-    "jax_compiles(*, exactly=N, at_most=N, at_least=N, of=function, fail_fast=False, limit=N): "
-    "the test's call phase, started cold, compiles so many functions; of= narrows to a function, "
-    "its name or several; limit= replaces --jax-compile-limit for this test."
-)
+from pytest_jaxcompile.options import MARKER
 
 
 @dataclass(frozen=True)
@@ -81,13 +76,13 @@ def demands(item: pytest.Item) -> list[Demand]:
     found: list[Demand] = []
     closest = None
     limit = None
-    for node, mark in item.iter_markers_with_node(NAME):
+    for node, mark in item.iter_markers_with_node(MARKER):
         try:
             demand = jax_compiles(*mark.args, **mark.kwargs)
         except TypeError as error:
             text = str(error).replace("jax_compiles()", "it", 1)
             raise pytest.UsageError(
-                f"{item.nodeid}: malformed marker @pytest.mark.{NAME}: {text}"
+                f"{item.nodeid}: malformed marker @pytest.mark.{MARKER}: {text}"
             ) from None
         limit = demand.limit if limit is None else limit
         if demand.counts and closest in (None, node):

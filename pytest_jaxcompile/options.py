@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 GROUP = "jaxcompile"
+MARKER = "jax_compiles"
+MARKER_HELP = (
+    "jax_compiles(*, exactly=N, at_most=N, at_least=N, of=function, fail_fast=False, limit=N): "
+    "the test's call phase, started cold, compiles so many functions; of= narrows to a function, "
+    "its name or several; limit= replaces --jax-compile-limit for this test."
+)
 COLD = ("functions", "all", "none")
 
 _PATHS = {
@@ -61,20 +66,23 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
-@dataclass(frozen=True)
 class Options:
     """What this run is asked for."""
 
-    report: bool = False
-    json: Path | None = None
-    html: Path | None = None
-    trace: Path | None = None
-    baseline: Path | None = None
-    update_baseline: bool = False
-    limit: int | None = None
-    cold: str = "functions"
-    in_actions: bool = False
+    # No dataclass: making one costs most of a millisecond, at every start of pytest.
+    report: bool
+    json: Path | None
+    html: Path | None
+    trace: Path | None
+    baseline: Path | None
+    update_baseline: bool
+    limit: int | None
+    cold: str
+    in_actions: bool
     """Whether GitHub Actions runs the tests, which shows annotations and a step summary."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
 
     @property
     def summarises(self) -> bool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jaxcompile.marker import HELP, NAME, demands
-from pytest_jaxcompile.options import Options, add_options, read_options
+from pytest_jaxcompile.options import MARKER, MARKER_HELP, Options, add_options, read_options
 
 if TYPE_CHECKING:
     from pytest_jaxcompile.log import CompileLog
@@ -33,7 +32,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", HELP)
+    config.addinivalue_line("markers", MARKER_HELP)
     options = config.stash[_OPTIONS] = read_options(config)
     if options.summarises:
         _session(config)
@@ -54,8 +53,12 @@ def _session(config: pytest.Config) -> Session:
 def pytest_collection_finish(session: pytest.Session) -> None:
     try:
         for item in session.items:
-            found = demands(item)
-            if found or NAME in getattr(item, "fixturenames", ()):
+            marked = item.get_closest_marker(MARKER) is not None
+            if marked:
+                from pytest_jaxcompile.marker import demands
+
+                demands(item)  # a malformed one is an error now
+            if marked or MARKER in getattr(item, "fixturenames", ()):
                 _session(session.config).watch(item)
     except pytest.UsageError as error:
         if not hasattr(session.config, "workerinput"):
