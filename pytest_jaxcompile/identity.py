@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import functools
 import itertools
-import sys
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
@@ -79,12 +78,12 @@ def layers(value: Any, jitted: tuple[type, ...]) -> Iterator[Any]:
         elif isinstance(value, functools.partial):
             value = value.func
         else:
-            value = _wrapped(value)
+            value = wrapped(value)
         if value is None:
             return
 
 
-def _wrapped(value: Any) -> Any:
+def wrapped(value: Any) -> Any:
     """What a wrapper says it wraps. A property of a stranger may raise: then it says nothing."""
     try:
         inner = getattr(value, "__wrapped__", None)
@@ -144,7 +143,7 @@ def _identify(
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
     tokens: set[Hashable] = {numbers.of(layer) for layer in found}
-    tokens |= {_bound(layer) for layer in found if isinstance(layer, MethodType)}
+    tokens |= {bound(layer) for layer in found if isinstance(layer, MethodType)}
     tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
     tokens.add(("jit", number, options))
     if stack.pmap:
@@ -181,7 +180,7 @@ def _wrapper(stack: Stack) -> Any:
     for candidate in stack.wrappers:
         if isinstance(candidate, (FunctionType, MethodType)):
             continue
-        if _wrapped(candidate) is not None and not isinstance(candidate, functools.partial):
+        if wrapped(candidate) is not None and not isinstance(candidate, functools.partial):
             return candidate
     return None
 
@@ -235,7 +234,7 @@ def users(fun: Any) -> bool:
     return known
 
 
-def _bound(method: MethodType) -> tuple[str, int | None, int | None]:
+def bound(method: MethodType) -> tuple[str, int | None, int | None]:
     """Two accesses of one bound method are two objects; what they bind is the same."""
     return ("method", numbers.of(method.__self__), numbers.of(method.__func__))
 
@@ -284,83 +283,3 @@ def forget_functions() -> None:
     """Drop what was kept to be found quickly: nobody listens any more."""
     _functions.clear()
     _users.clear()
-
-
-class Target:
-    """What ``of=`` asks for. Raises ``TypeError`` for what is no function."""
-
-    def __init__(self, value: Any) -> None:
-        self.pattern: str | None = None
-        self.jitted = False
-        self.tokens: frozenset[Hashable] = frozenset()
-        if isinstance(value, str):
-            self.pattern = self.text = value
-            return
-        if not callable(value):
-            raise TypeError(
-                f"of={value!r} is no function: give the jitted function, the function under it, "
-                "or its name as a string"
-            )
-        if "jax" not in sys.modules:  # nothing is jitted, and asking must not import it
-            self.tokens = frozenset({numbers.of(value)} - {None})
-            self.text = describe(list(layers(value, ())))[1]
-            return
-        p = probes.probe()
-        self.tokens = frozenset(t for t in _tokens(value, p) if t is not None)
-        found = list(layers(value, p.jitted_types))
-        self.jitted = p.is_jitted(found[-1]) or p.is_pmapped(value) or not _is_plain_chain(found)
-        name, qualname, module, _ = describe(found)
-        self.text = qualname or f"{module}.{name}"
-
-    def matches(self, function: Function) -> bool:
-        if self.pattern is not None:
-            return function.matches_name(self.pattern)
-        return not self.tokens.isdisjoint(function.tokens)
-
-
-def _tokens(value: Any, p: Probe) -> set[Hashable]:
-    found = list(layers(value, p.jitted_types))
-    last = found[-1]
-    if p.is_pmapped(value) or p.is_pmapped(last):
-        return _pmap_tokens(value if p.is_pmapped(value) else last, p)
-    if p.is_jitted(last):
-        return {("jit", numbers.of(p.inner(last)), options_key(p.info(last)))}
-    tokens: set[Hashable] = {numbers.of(layer) for layer in found}
-    tokens |= {_bound(layer) for layer in found if isinstance(layer, MethodType)}
-    if isinstance(value, MethodType):
-        # ``obj.step``, not every instance's ``step``.
-        return {_bound(value)} if _is_plain(value.__func__) else tokens
-    if _is_plain(value):
-        return tokens
-    wrapper = next((o for o in found if not isinstance(o, (functools.partial, MethodType))), value)
-    if _is_plain(wrapper):
-        return tokens
-    exact: set[Hashable] = {numbers.of(wrapper)}
-    own = {numbers.of(layer) for layer in layers(wrapper, p.jitted_types)}
-    for held in list(getattr(wrapper, "__dict__", {}).values()):
-        if type(held) is p.jitted_types[0]:
-            inner = p.inner(held)
-            shared = {numbers.of(layer) for layer in layers(inner, p.jitted_types)} & own
-            if shared or _wrapped(wrapper) is None:
-                exact.add(("jit", numbers.of(inner), options_key(p.info(held))))
-    return exact
-
-
-def _is_plain_chain(found: list[Any]) -> bool:
-    return all(isinstance(o, (FunctionType, functools.partial, MethodType)) for o in found)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, (FunctionType, functools.partial))
-
-
-def _pmap_tokens(mapped: Any, p: Probe) -> set[Hashable]:
-    """From 0.8 the closure that every call of this pmap goes through; before, what it maps."""
-    if isinstance(mapped, FunctionType):
-        cells = dict(zip(mapped.__code__.co_freevars, mapped.__closure__ or (), strict=True))
-        if "infer_params" in cells:
-            return {numbers.of(cells["infer_params"].cell_contents)}
-    prepare = getattr(mapped, "_prepare_pmap", None)  # 0.6 and 0.7
-    if prepare is not None:
-        return {numbers.of(prepare)}
-    return {("pmap", numbers.of(layer)) for layer in layers(p.inner(mapped), p.jitted_types)}

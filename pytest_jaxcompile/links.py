@@ -6,13 +6,15 @@ import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pytest_jaxcompile.identity import Function
+from pytest_jaxcompile.errors import CountUnavailableError
+from pytest_jaxcompile.identity import Function, identify
+from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Compilation, Signature
-from pytest_jaxcompile.stack import jaxpr_of
+from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 _MARKED: Final = 32
 
@@ -73,3 +75,49 @@ def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
         for equation in jaxpr_of(jaxpr).eqns[:_MARKED]
         for variable in equation.outvars
     )
+
+
+def by_definition(
+    stack: Stack, last: Sequence[tuple[Function, Signature, frozenset[int]]], p: Probe
+) -> tuple[Function, Signature]:
+    """A program without a call: the last function of this thread defined at that place."""
+    debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
+    name, _, place = str(getattr(debug, "func_src_info", None) or "").partition(" at ")
+    name = name or stack.name or "?"
+    mine = marks(stack.related)
+    found = [
+        (function, part, kept)
+        for function, part, kept in reversed(last)
+        if function.defined_at == place or (not place and function.name == name)
+    ]
+    # Several functions can have one definition: the backward pass belongs to the one whose
+    # forward pass its jaxpr was made from.
+    for function, part, kept in found:
+        if not mine.isdisjoint(kept):
+            return function, part
+    if found:
+        return (found[0][0], found[0][1])
+    if not place.startswith(p.directory):
+        return _by_heap(name, place, p), Signature()
+    tokens: frozenset[Hashable] = frozenset()
+    return Function(name, name, "?", place, True, tokens, ("place", place), False), Signature()
+
+
+def _by_heap(name: str, place: str, p: Probe) -> Function:
+    """A program of a function that was traced before anybody listened.
+
+    Raises :class:`CountUnavailableError` if several functions could be meant, or none.
+    """
+    found: dict[Hashable, Function] = {}
+    for jitted in p.live_jitted():
+        stack = Stack()
+        stack.fun, stack.info = p.inner(jitted), p.info(jitted)
+        function = identify(stack, p)
+        if place in (function.defined_at, "") and function.name == name:
+            found[function.story] = function
+    if len(found) != 1:
+        raise CountUnavailableError(
+            f"a program of {name}, defined at {place or 'an unknown place'}, compiled without "
+            f"a call that could be read, and {len(found)} functions could be meant"
+        )
+    return next(iter(found.values()))

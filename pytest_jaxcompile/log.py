@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from pytest_jaxcompile import failure
 from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
-from pytest_jaxcompile.identity import Target
 from pytest_jaxcompile.links import Entry
 from pytest_jaxcompile.records import Compilation
+from pytest_jaxcompile.target import Target
 from pytest_jaxcompile.view import CompileView, Kind, Recording
 
 Of: TypeAlias = "Callable[..., Any] | str | Sequence[Callable[..., Any] | str] | None"

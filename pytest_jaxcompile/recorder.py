@@ -6,21 +6,20 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile.call import of_call
-from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
+from pytest_jaxcompile.errors import CompileCountError
 from pytest_jaxcompile.history import History
 from pytest_jaxcompile.identity import Function, forget_functions, identify
-from pytest_jaxcompile.links import Attached, Entry, UnderWay, marks
+from pytest_jaxcompile.links import Attached, Entry, UnderWay, by_definition
 from pytest_jaxcompile.probe import (
     COMPILE_EVENT,
     DISK_HIT_EVENT,
     LOWER_EVENT,
     TRACE_EVENT,
-    Probe,
     probe,
 )
 from pytest_jaxcompile.records import Compilation, Signature
@@ -308,49 +307,7 @@ class Recorder:
         known = self._modules.get(stack.computation) if stack.computation is not None else None
         if known is not None and known[1] is not None:
             return known[0], known[1]
-        return self._by_definition(stack, p)
-
-    def _by_definition(self, stack: Stack, p: Probe) -> tuple[Function, Signature]:
-        """A program without a call: the last function of this thread defined at that place."""
-        debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
-        name, _, place = str(getattr(debug, "func_src_info", None) or "").partition(" at ")
-        name = name or stack.name or "?"
-        mine = marks(stack.related)
-        found = [
-            (function, part, kept)
-            for function, part, kept in reversed(self._thread.last)
-            if function.defined_at == place or (not place and function.name == name)
-        ]
-        # Several functions can have one definition: the backward pass belongs to the one whose
-        # forward pass its jaxpr was made from.
-        for function, part, kept in found:
-            if not mine.isdisjoint(kept):
-                return function, part
-        if found:
-            return found[0][:2]
-        if not place.startswith(p.directory):
-            return self._by_heap(name, place, p), Signature()
-        tokens: frozenset[Hashable] = frozenset()
-        return Function(name, name, "?", place, True, tokens, ("place", place), False), Signature()
-
-    def _by_heap(self, name: str, place: str, p: Probe) -> Function:
-        """A program of a function that was traced before anybody listened.
-
-        Raises :class:`CountUnavailableError` if several functions could be meant, or none.
-        """
-        found: dict[Hashable, Function] = {}
-        for jitted in p.live_jitted():
-            stack = Stack()
-            stack.fun, stack.info = p.inner(jitted), p.info(jitted)
-            function = identify(stack, p)
-            if place in (function.defined_at, "") and function.name == name:
-                found[function.story] = function
-        if len(found) != 1:
-            raise CountUnavailableError(
-                f"a program of {name}, defined at {place or 'an unknown place'}, compiled without "
-                f"a call that could be read, and {len(found)} functions could be meant"
-            )
-        return next(iter(found.values()))
+        return by_definition(stack, self._thread.last, p)
 
     def _own(self, duration: float) -> float:
         """``duration`` less what was compiled inside it on this thread."""

@@ -49,7 +49,6 @@ class Stack:
         "info",
         "jaxpr",
         "kwargs",
-        "library",
         "lowered",
         "name",
         "operands",
@@ -94,7 +93,6 @@ class Stack:
         """The positions of a pmap's static arguments."""
         self.caller_is_jax = False
         self.called_from: str | None = None
-        self.library: str | None = None
 
 
 def is_of_call(frame: FrameType | None) -> bool:
@@ -261,17 +259,10 @@ class StackReader:
             stack.caller_is_jax = True
 
     def _read_library_frame(self, stack: Stack, frame: FrameType, code: CodeType) -> None:
-        if stack.library is None and not code.co_filename.startswith(self._stdlib):
-            module = frame.f_globals.get("__name__", "")
-            stack.library = f"{module}.{code.co_qualname}"
         if code.co_argcount and len(stack.wrappers) < 4:
             first = frame.f_locals.get(code.co_varnames[0])
             if callable(first) and not isinstance(first, type):
                 stack.wrappers.append(first)
-
-    @property
-    def _stdlib(self) -> str:
-        return self._library_prefixes[0]
 
 
 def _is_jaxpr(value: Any) -> bool:

@@ -8,11 +8,12 @@ from typing import Any, Literal, TypeAlias, overload
 
 from pytest_jaxcompile import failure
 from pytest_jaxcompile.errors import CountUnavailableError, UnknownFunctionError
-from pytest_jaxcompile.identity import Function, Target
+from pytest_jaxcompile.identity import Function
 from pytest_jaxcompile.links import Entry
 from pytest_jaxcompile.probe import probe
 from pytest_jaxcompile.recorder import Recorder
 from pytest_jaxcompile.records import Compilation
+from pytest_jaxcompile.target import Target
 
 Kind: TypeAlias = Literal["user", "ops", "all"]
 
