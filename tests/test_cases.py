@@ -75,6 +75,8 @@ def known(path: Path) -> dict[str, Any]:
         # A call does not use what was compiled ahead of time.
         case["expect"]["f"]["compilations"] = 2
         case["all"] = 2
+    if number == "301" and JAX < (0, 6):
+        pytest.skip("this JAX shows no object that tells two pmaps of one function apart")
     if number == "093" and JAX < (0, 5):
         pytest.skip("this JAX has no jax.ffi")
     return case
