@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Counts = dict[str, dict[str, int]]
 
+_CONFLICT: Final = ("<<<<<<<", "=======", ">>>>>>>")
 HEADER: Final = "# pytest-jaxcompile baseline 1: compilations per test and function"
 ACCEPT: Final = "pytest --jax-compile-baseline={} --jax-compile-update-baseline"
 
@@ -49,6 +50,8 @@ def loads(text: str) -> Counts:
         if not line.strip():
             continue
         if not line.startswith(" "):
+            if line.startswith(_CONFLICT) or (nodeid is not None and not counts[nodeid]):
+                raise ValueError(f"line {number} is no test with counts below it: {line!r}")
             nodeid = _unescaped(line)
             counts[nodeid] = {}
             continue

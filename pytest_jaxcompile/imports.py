@@ -40,7 +40,7 @@ class _Finder(MetaPathFinder):
         if fullname != self._name:
             return None
         for finder in list(sys.meta_path):
-            if finder is self:
+            if isinstance(finder, _Finder):  # others that wait, too: they are called below
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
@@ -50,8 +50,11 @@ class _Finder(MetaPathFinder):
         return None
 
     def _loaded(self) -> None:
-        self.remove()
-        self._then()
+        waiting = [f for f in sys.meta_path if isinstance(f, _Finder) and f._name == self._name]
+        for finder in waiting:
+            finder.remove()
+        for finder in waiting:
+            finder._then()
 
 
 class _Loader(Loader):

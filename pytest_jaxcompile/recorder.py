@@ -37,8 +37,10 @@ class Recorder:
         self.scope: str | None = None
         self.phase = "session"
         self.strays: Callable[[], str | None] = lambda: None
-        self.fault: Exception | None = None
-        """What went wrong in our own code while an event was read."""
+        self.fault: str | None = None
+        """What went wrong last in our own code while an event was read."""
+        self.faults = 0
+        """How often something did."""
         self.incomplete = 0
         """How often a trace may have been missed."""
         self.disturbed = 0
@@ -63,7 +65,6 @@ class Recorder:
             if self._tap is None:
                 self._tap = Tap(probe(), self._on_phase, self._on_event, self._on_trace)
                 self._tap.open()
-                self.fault = None
             self._open += 1
             self._tracing += traces
             self._tap.trace(self._tracing > 0)
@@ -116,6 +117,11 @@ class Recorder:
         with self._lock:
             self._history.clear()
 
+    def _failed_to_read(self, error: Exception) -> None:
+        # As text: an exception holds the frames it went through, and what they hold.
+        self.fault = f"{type(error).__name__}: {error}"
+        self.faults += 1
+
     # -- what JAX says ------------------------------------------------------------
 
     def _on_event(self, event: str) -> None:
@@ -137,7 +143,7 @@ class Recorder:
         except CompileCountError:
             raise
         except Exception as error:
-            self.fault = error
+            self._failed_to_read(error)
 
     def _on_trace(self) -> None:
         """JAX 0.9 and later logs a trace before it runs the body; whether it ends is seen later."""
@@ -153,7 +159,7 @@ class Recorder:
                     self._pending.append(pending)
                 pending.append((stack.entry, self._entry("trace", function)))
         except Exception as error:
-            self.fault = error
+            self._failed_to_read(error)
 
     def _traced(self, stack: Stack, duration: float) -> None:
         p = probe()

@@ -85,7 +85,9 @@ class Session:
             # The first to ask of the whole run, with a test under way: see which phase it is in.
             phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("(")[2].rstrip(")")
             recorder.scope, recorder.phase = item.nodeid, phase or "call"
-        log = item.stash.get(_LOG, None) or self._begin(item)
+        log = item.stash.get(_LOG, None)
+        if log is None:
+            log = self._begin(item)
         self._start_cold()
         return log
 

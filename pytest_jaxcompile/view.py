@@ -27,6 +27,7 @@ class Recording:
         self._entries = recorder.entries
         self._start = len(recorder.entries)
         self._stop: int | None = None
+        self._faults = recorder.faults
         self._disturbed = recorder.disturbed
         self._incomplete = recorder.incomplete
         self._problem: str | None = None
@@ -70,8 +71,8 @@ class Recording:
             return "JAX is loaded, but in a way that nobody could listen to it"
         if recorder.listening and probe().disabled:
             return "jax_disable_jit is on, so nothing is compiled at all"
-        if recorder.fault is not None:
-            return f"pytest-jaxcompile itself failed while it read an event: {recorder.fault!r}"
+        if recorder.faults != self._faults:
+            return f"pytest-jaxcompile itself failed while it read an event: {recorder.fault}"
         if recorder.disturbed != self._disturbed:
             return (
                 "the listeners that count compilations were removed from jax.monitoring while they "

@@ -44,7 +44,6 @@ def test_the_file_is_sorted_text_a_person_can_read_and_merge():
         pytest.param(
             f"{HEADER}\na.py::t\n    1 m.f\n<<<<<<< HEAD\n    2 m.f\n",
             "line 4",
-            marks=pytest.mark.xfail(reason="the marker of a merge conflict passes as a test's id"),
         ),
     ],
 )

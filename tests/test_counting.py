@@ -289,7 +289,7 @@ def jit_of_grad_of_jit(ran):
 
     outer = jax.jit(jax.grad(inner))
     # The inner function is traced, but nothing is compiled for it alone.
-    return Spelling(outer, [outer], [_twin()], traces=None)
+    return Spelling(outer, [outer], [_twin()])
 
 
 @spelling
@@ -311,7 +311,7 @@ def checkpoint(ran):
         return x + 1
 
     jitted = jax.jit(jax.checkpoint(f))
-    return Spelling(jitted, [jitted, f], [_twin()], traces=None)
+    return Spelling(jitted, [jitted, f], [_twin()])
 
 
 @spelling
@@ -512,16 +512,11 @@ BODIES = {
     "checkpoint": jax.checkpoint,
     "a gradient of an inner jit": lambda f: jax.grad(jax.jit(lambda x: f(x).sum())),
 }
-# Traces that JAX logs for itself inside a call and that are taken for the call's own.
-TOO_MANY = {"a gradient of an inner jit": (0, 12)}
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_a_traced_body_calls_is_not_another_trace_of_it(log, name, request):
+def test_what_a_traced_body_calls_is_not_another_trace_of_it(log, name):
     """Control flow and transformations inside a jitted function: one trace of the function."""
-    if TOO_MANY.get(name, (99,)) <= VERSION:
-        reason = "a trace inside the call counts for the function that is called"
-        request.applymarker(pytest.mark.xfail(reason=reason))
     jitted = jax.jit(BODIES[name](lambda x: x * 2))
     jitted(X3)
     jitted(X3)

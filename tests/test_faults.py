@@ -275,9 +275,6 @@ def test_a_fault_of_ours_is_an_error_and_not_a_number(monkeypatch):
     sound()
 
 
-@pytest.mark.xfail(
-    raises=CountUnavailableError, reason="a fault is forgotten only when nobody listens any more"
-)
 def test_a_fault_of_ours_does_not_spoil_the_next_recording(log, monkeypatch):
     """Also where somebody listens all the time, as with a report of the whole run."""
     f = jax.jit(lambda x: x * 2)

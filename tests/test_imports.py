@@ -103,7 +103,6 @@ def test_a_module_that_is_not_there(module):
     stop()
 
 
-@pytest.mark.xfail(raises=RecursionError, reason="each looks for the module through the other")
 def test_two_that_wait_are_both_called(module):
     """As when a run inside a run waits for JAX too."""
     name = module()

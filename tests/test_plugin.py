@@ -643,3 +643,29 @@ def test_junit_properties(project):
     text = (project.path / "junit.xml").read_text()
     assert 'name="jax_compilations" value="2"' in text
     assert 'name="jax_compile_seconds"' in text
+
+
+def test_a_failure_without_jax_imports_none(project):
+    """Nor waits for it: once the failure's own report asked for JAX, under a lock."""
+    project.makepyfile(
+        test_it="""
+        import sys
+
+        def helper():
+            pass
+
+        def test_fails(jax_compiles):
+            with jax_compiles.exactly(1):
+                pass
+
+        def test_of(jax_compiles):
+            with jax_compiles.exactly(0, of=helper):
+                pass
+
+        def test_last():
+            assert "jax" not in sys.modules
+        """
+    )
+    result = project.run_tests("--jax-compile-report")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*JAX was not imported: nothing was compiled"])
