@@ -203,9 +203,7 @@ class Page:
         hidden = ("JAX_", "XLA_", "PYTEST_", "GITHUB_", "COVERAGE_", "COV_")
         # In CI, pytest writes its summary lines in full.
         other = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
-        kept = {
-            k: v for k, v in os.environ.items() if not k.startswith(hidden) and k not in other
-        }
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(hidden) and k not in other}
         environment = {
             **kept,
             "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"],
