@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ from pytest_jaxcompile.explain import Story
 from pytest_jaxcompile.records import Kind, Leaf, Reason, Signature, Static, without_addresses
 
 _SHOWN: Final = 6
+_GIVEN: Final = 4
 
 
 def with_hints(
@@ -18,16 +20,19 @@ def with_hints(
     """``reasons`` with what each asks for, as far as the signatures tell.
 
     ``signature`` is the one that compiled now, ``earlier`` what its function, called
-    ``name``, was compiled for before.
+    ``name``, was compiled for before. Of many reasons of one kind only the first few get a
+    hint: more would not be read.
     """
     kinds = {(reason.kind, reason.argument) for reason in reasons}
     case = _Case(signature, earlier, name, kinds, {reason.kind for reason in reasons})
-    return tuple(
-        Reason(r.kind, r.argument, r.before, r.after, _HINTS[r.kind](r, case))
-        if r.kind in _HINTS
-        else r
-        for r in reasons
-    )
+    given: Counter[str] = Counter()
+    found = []
+    for r in reasons:
+        given[r.kind] += 1
+        if r.kind in _HINTS and given[r.kind] <= _GIVEN:
+            r = Reason(r.kind, r.argument, r.before, r.after, _HINTS[r.kind](r, case))  # noqa: PLW2901
+        found.append(r)
+    return tuple(found)
 
 
 class _Case(NamedTuple):

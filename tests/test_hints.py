@@ -417,3 +417,9 @@ def test_lengths_against_independent_arithmetic(sizes: list[int]) -> None:
     assert lengths.axis == 1
     assert lengths.sizes == sorted(set(sizes))
     assert lengths.padded == {2 ** math.ceil(math.log2(n)) if n else 0 for n in sizes}
+
+
+def test_of_many_reasons_of_one_kind_the_first_few_get_a_hint() -> None:
+    reasons = tuple(Reason("dtype", f"x{i}", "int32", "float32") for i in range(10))
+    found = with_hints(reasons, Signature(), Story(), "f")
+    assert [reason.hint is not None for reason in found] == [True] * 4 + [False] * 6
