@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TraceContext:
-    """Options and contexts, by the name a user knows. ``config`` is ``jax._src.config``."""
+    """Options and contexts, by the name a user knows. ``config`` is JAX's module of options."""
 
     def __init__(self, config: Any) -> None:
         self._config = config

@@ -35,7 +35,16 @@ class Probe:
     def __init__(self) -> None:
         import jax
         import jax.monitoring
-        from jax._src import api, config, dispatch, monitoring, pjit, source_info_util
+        from jax._src import (
+            api,
+            compilation_cache,
+            compiler,
+            config,
+            dispatch,
+            monitoring,
+            pjit,
+            source_info_util,
+        )
         from jax._src.interpreters import partial_eval, pxla
 
         self.jax = jax
@@ -58,6 +67,8 @@ class Probe:
         # Phases announce their start from 0.6; before, their end is logged just before the event.
         self.announces_start = self.version >= (0, 6)
         self.phase_logger = dispatch.logger.name
+        # They say at WARNING what they else say at DEBUG, while traces are explained.
+        self.louder_loggers = (compiler.logger.name, compilation_cache.logger.name)
         modules = {"pjit": pjit, "pxla": pxla, "dispatch": dispatch, "partial_eval": partial_eval}
         self.sources = {name: str(module.__file__) for name, module in modules.items()}
         reader = StackReader(self, pjit.__file__, pxla.__file__, api.__file__)

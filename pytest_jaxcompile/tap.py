@@ -23,7 +23,6 @@ _SCALAR: Final = "scalar"
 _LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
 _MANY_TRACES: Final = 4000
 """Each costs a microsecond or so at every trace, one of the same function about twenty."""
-_LOUDER_LOGGERS: Final = ("jax._src.compiler", "jax._src.compilation_cache")
 
 
 class Tap:
@@ -95,7 +94,7 @@ class Tap:
             return
         self._tracing = on
         logger = logging.getLogger(p.trace_logger)
-        others = [logging.getLogger(name) for name in _LOUDER_LOGGERS]
+        others = [logging.getLogger(name) for name in p.louder_loggers]
         if on:
             self._traces.wanted = p.explains
             self._traces.threshold = logger.getEffectiveLevel()
