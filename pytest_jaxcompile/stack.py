@@ -103,6 +103,16 @@ def is_of_call(frame: FrameType | None) -> bool:
     return caller is not None and caller.f_code.co_name in TRACE_FRAMES
 
 
+_READ: Final = (
+    CALL_FRAMES
+    | TRACE_FRAMES
+    | PROGRAM_FRAMES
+    | frozenset(_TRANSFORMS)
+    | {"__exit__", "_python_pjit_helper", "_cached_compilation", "_cached_lowering_to_hlo"}
+)
+"""Frames that tell something; most tell nothing."""
+
+
 def jaxpr_of(value: Any) -> Any:
     """The ``Jaxpr`` of a ``ClosedJaxpr``, one object per trace; JAX 0.12 has only the former."""
     return getattr(value, "jaxpr", value)
@@ -170,6 +180,8 @@ class StackReader:
     def _read_jax_frame(self, stack: Stack, frame: FrameType, code: CodeType, traced: bool) -> bool:
         """Take what one frame of JAX tells; True once the call itself is known."""
         name = code.co_name
+        if name not in _READ and not code.co_filename.endswith("ad_checkpoint.py"):
+            return False
         if name == "__exit__":
             stack.finished = frame.f_locals.get("exc_type") is None
         elif name in PROGRAM_FRAMES and code.co_filename == self._pjit_file:

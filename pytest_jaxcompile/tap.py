@@ -162,7 +162,8 @@ class Tap:
     def _heard_start(self, event: str, _value: float, **_: Any) -> None:
         # Scalar listeners survive ``clear_event_listeners``, and a phase announces its start.
         if event in _PHASES:
-            self.repair()
+            if self._duration not in self._probe.subscribers(_DURATION):
+                self.repair()
             if event == TRACE_EVENT and self._tracing:
                 self._trace_begins()
 
