@@ -264,7 +264,8 @@ class StackReader:
                 )
             }
             stack.pmap = True
-            stack.wrappers += [infer, held["wrapped_fun"].f]
+            mapped = held["wrapped_fun"].f if "wrapped_fun" in held else held["f"]  # 0.8
+            stack.wrappers += [infer, mapped]
             stack.static_numbers = held["static_broadcasted_tuple"]
             stack.args, stack.kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
         elif not stack.wrappers and not code.co_filename.endswith(_TRAMPOLINES):
