@@ -115,8 +115,13 @@ class Function:
         return self.module, self.qualname, self.defined_at
 
     def matches_name(self, pattern: str) -> bool:
-        names = (self.name, self.qualname, f"{self.module}.{self.qualname}")
-        return pattern in names or any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        return name_matches(pattern, self.name, self.qualname, self.module)
+
+
+def name_matches(pattern: str, name: str, qualname: str, module: str) -> bool:
+    """Whether ``pattern`` is one of a function's names, or a glob of one."""
+    names = (name, qualname, f"{module}.{qualname}")
+    return pattern in names or any(fnmatch.fnmatchcase(each, pattern) for each in names)
 
 
 def identify(stack: Stack, p: Probe) -> Function:

@@ -56,7 +56,6 @@ class Probe:
         self._is_user_filename = source_info_util.is_user_filename
         self._pe = partial_eval
         self._pxla = pxla
-        self._dispatch = dispatch
         self.directory = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
         self._owned: dict[str, frozenset[int]] = {}
         self.jitted_types = self._jitted_types()

@@ -83,6 +83,9 @@ class Recorder:
                 # Views hold the list they were cut from; the next recording starts another.
                 self.entries = []
                 self._history.clear()
+                for pending in self._pending:
+                    pending.clear()
+                self._pending.clear()
                 self._failed.clear()
                 forget_functions()
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 from pytest_jaxcompile import failure
 from pytest_jaxcompile.errors import CountUnavailableError, UnknownFunctionError
-from pytest_jaxcompile.identity import Function
+from pytest_jaxcompile.identity import Function, name_matches
 from pytest_jaxcompile.links import Entry
 from pytest_jaxcompile.probe import probe
 from pytest_jaxcompile.recorder import Recorder
@@ -233,9 +233,6 @@ class CompileView(Sequence[Compilation]):
         if pattern is None or any(f.matches_name(pattern) for f in self._recording.known()):
             return
         names = failure.live_names() if "jax" in sys.modules else []
-        function = Function("", "", "", None, False, frozenset(), None)
-        for name, qualname, module in names:
-            function = Function(name, qualname, module, None, False, frozenset(), None)
-            if function.matches_name(pattern):
-                return
+        if any(name_matches(pattern, *name) for name in names):
+            return
         raise UnknownFunctionError(failure.unknown_name(pattern, [n for n, _, _ in names]))
