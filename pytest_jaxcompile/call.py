@@ -7,7 +7,7 @@ import os
 import reprlib
 from collections.abc import Hashable, Sequence
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_jaxcompile.identity import numbers, options_key
 from pytest_jaxcompile.probe import Probe
@@ -29,39 +29,77 @@ def share(value: Any) -> Any:
     return _shared.setdefault(value, value)
 
 
+class _Form(NamedTuple):
+    """Where the arguments of a call go; the same for all calls of a function spelled alike."""
+
+    spelling: tuple[tuple[str, str], ...]
+    static: tuple[tuple[str, int | str], ...]
+    """Name of the parameter, and the position or keyword by which it was passed."""
+    positional: tuple[tuple[str, int], ...]
+    keywords: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+
+_forms: dict[Hashable, _Form] = {}
+
+
 def of_call(stack: Stack, p: Probe) -> Signature:
     """The part of the signature that the caller wrote."""
     # The options of a pmap's jit are JAX's own, made anew for every set of devices.
     info = None if stack.pmap else stack.info
-    if stack.args is None:
+    args, kwargs = stack.args, stack.kwargs
+    if args is None:
         return Signature(options=options_key(info))
+    number = None if stack.pmap else numbers.of(stack.fun)
+    key = (number, options_key(info), len(args), *kwargs)
+    form = _forms.get(key) if number is not None else None
+    if form is None:
+        if len(_forms) > MAX_SHARED:
+            _forms.clear()
+        form = _form(stack, info)
+        if number is not None:
+            _forms[key] = form
+    static = [
+        (name, static_of(args[at] if isinstance(at, int) else kwargs[at]))
+        for name, at in form.static
+    ]
+    return Signature(
+        tree=share(_call_tree(stack, p, form)),
+        static=tuple(static),
+        call_form=form.spelling,
+        options=form.options,
+    )
+
+
+def _form(stack: Stack, info: Any) -> _Form:
     names = _Names(stack)
     static_numbers = _static_numbers(stack, info)
     static_names = frozenset(getattr(info, "static_argnames", None) or ())
-    static: list[tuple[str, Static]] = []
-    form: list[tuple[str, str]] = []
-    dynamic: dict[str, Any] = {}
-    for index, value in enumerate(stack.args):
+    static: list[tuple[str, int | str]] = []
+    spelling: list[tuple[str, str]] = []
+    positional: list[tuple[str, int]] = []
+    keywords: list[str] = []
+    for index in range(len(stack.args or ())):
         name = names.position(index)
-        form.append((name, "positional"))
+        spelling.append((name, "positional"))
         if index in static_numbers:
-            static.append((name, static_of(value)))
+            static.append((name, index))
         else:
-            dynamic[name] = value
-    positional = tuple(dynamic)
+            positional.append((name, index))
     for name in sorted(stack.kwargs):
-        form.append((name, "keyword"))
+        spelling.append((name, "keyword"))
         if name in static_names:
-            static.append((name, static_of(stack.kwargs[name])))
+            static.append((name, name))
         else:
-            dynamic[name] = stack.kwargs[name]
-    given = {name for name, _ in form}
-    form += [(name, "default") for name in names.defaults if name not in given]
-    return Signature(
-        tree=share(_call_tree(stack, p, positional, dynamic)),
-        static=tuple(sorted(static)),
-        call_form=share(tuple(sorted(form))),
-        options=_told_once(options_key(info)),
+            keywords.append(name)
+    given = {name for name, _ in spelling}
+    spelling += [(name, "default") for name in names.defaults if name not in given]
+    return _Form(
+        share(tuple(sorted(spelling))),
+        tuple(sorted(static)),
+        tuple(positional),
+        tuple(keywords),
+        _told_once(options_key(info)),
     )
 
 
@@ -169,8 +207,9 @@ def _text(value: Any) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def _call_tree(stack: Stack, p: Probe, positional: Sequence[str], dynamic: dict[str, Any]) -> Tree:
+def _call_tree(stack: Stack, p: Probe, form: _Form) -> Tree:
     """The structure of each parameter's value, whichever way it was passed."""
+    positional, keywords = form.positional, form.keywords
     children: list[tuple[str, Tree]] = []
     treedef = getattr(stack.params, "in_tree", None)
     if treedef is not None and not stack.pmap:
@@ -178,12 +217,15 @@ def _call_tree(stack: Stack, p: Probe, positional: Sequence[str], dynamic: dict[
         subtrees = args.children() if positional else []
         data = kwargs.node_data()
         if len(subtrees) == len(positional):
-            children += [(n, _tree(t)) for n, t in zip(positional, subtrees, strict=True)]
+            children += [(n, _tree(t)) for (n, _), t in zip(positional, subtrees, strict=True)]
         if data is not None and data[1]:
             children += [(n, _tree(t)) for n, t in zip(data[1], kwargs.children(), strict=True)]
-    if len(children) != len(dynamic):
+    if len(children) != len(positional) + len(keywords):
         structure = p.jax.tree_util.tree_structure
-        children = [(name, _tree(structure(value))) for name, value in dynamic.items()]
+        given: Sequence[Any] = stack.args or ()
+        values = [(name, given[at]) for name, at in positional]
+        values += [(name, stack.kwargs[name]) for name in keywords]
+        children = [(name, _tree(structure(value))) for name, value in values]
     children.sort()
     return ("call", None, tuple(n for n, _ in children), tuple(t for _, t in children))
 

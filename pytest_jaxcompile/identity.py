@@ -65,6 +65,9 @@ _MAX_FUNCTIONS: Final = 4096
 _users: dict[int | None, bool] = {}
 _functions: dict[Hashable, Function] = {}
 """What was found of a function, by its number: numbers are never used again."""
+_option_names: dict[type, tuple[str, ...]] = {}
+_options: dict[tuple[Any, ...], tuple[tuple[str, str], ...]] = {}
+"""How options read, by what JAX itself has in its keys."""
 
 
 def layers(value: Any, jitted: tuple[type, ...]) -> Iterator[Any]:
@@ -248,12 +251,27 @@ def options_key(info: Any) -> tuple[tuple[str, str], ...]:
     """The options given to ``jit``, as text, those at their default left out."""
     if info is None:
         return ()
-    found = []
-    for name, default in _OPTIONS.items():
-        value = getattr(info, name, default)
-        if value != default and not _unspecified(value):
-            found.append((name.removesuffix("_leaves").removesuffix("_kvs"), _option(value)))
-    return tuple(found)
+    names = _option_names.get(type(info))
+    if names is None:
+        names = _option_names[type(info)] = tuple(name for name in _OPTIONS if hasattr(info, name))
+    values = tuple([getattr(info, name) for name in names])
+    try:
+        known = _options.get(values)
+    except TypeError:  # ``abstracted_axes``, until 0.7, may be a dict
+        return _options_text(names, values)
+    if known is None:
+        if len(_options) > _MAX_FUNCTIONS:
+            _options.clear()
+        known = _options[values] = _options_text(names, values)
+    return known
+
+
+def _options_text(names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.removesuffix("_leaves").removesuffix("_kvs"), _option(value, _OPTIONS[name]))
+        for name, value in zip(names, values, strict=True)
+        if value != _OPTIONS[name] and not _unspecified(value)
+    )
 
 
 def _unspecified(value: Any) -> bool:
@@ -262,10 +280,10 @@ def _unspecified(value: Any) -> bool:
     )
 
 
-def _option(value: Any) -> str:
+def _option(value: Any, default: Any) -> str:
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
-    return str(value)
+    return str(bool(value) if isinstance(default, bool) else value)
 
 
 _OPTIONS: dict[str, Any] = {
@@ -288,3 +306,4 @@ def forget_functions() -> None:
     """Drop what was kept to be found quickly: nobody listens any more."""
     _functions.clear()
     _users.clear()
+    _options.clear()

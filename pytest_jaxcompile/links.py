@@ -7,28 +7,38 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile.errors import CountUnavailableError
+from pytest_jaxcompile.history import Draft
 from pytest_jaxcompile.identity import Function, identify
 from pytest_jaxcompile.probe import Probe
-from pytest_jaxcompile.records import Compilation, Signature
+from pytest_jaxcompile.records import Signature
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 _MARKED: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One thing that JAX did."""
 
-    did: Literal["trace", "lowering", "compilation"]
-    function: Function
-    scope: str | None
-    """The test that ran, or ``None`` outside tests."""
-    phase: str
-    compilation: Compilation | None = None
+    __slots__ = ("did", "draft", "function", "phase", "scope")
+
+    def __init__(
+        self,
+        did: Literal["trace", "lowering", "compilation"],
+        function: Function,
+        scope: str | None,
+        phase: str,
+        draft: Draft | None = None,
+    ) -> None:
+        self.did = did
+        self.function = function
+        self.scope = scope
+        """The test that ran, or ``None`` outside tests."""
+        self.phase = phase
+        self.draft = draft
+        """Of a compilation, what its record is written from."""
 
 
 class Attached:
@@ -61,6 +71,7 @@ class UnderWay(threading.local):
         self.last: deque[tuple[Function, Signature, frozenset[int]]] = deque(maxlen=128)
         self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
+        """What was lowered last, and compiles next."""
 
     def remember(self, function: Function, part: Signature, jaxprs: Iterable[Any] = ()) -> None:
         """For programs that come without their call: what was called last comes last."""

@@ -84,16 +84,14 @@ def judge(seen: CompileView, least: int | None, most: int | None, *, early: bool
     With ``early`` more may follow, and only too many are a failure.
     """
     __tracebackhide__ = True
-    records = seen._records()
-    enough = early or least is None or len(records) >= least
-    if enough and (most is None or len(records) <= most):
+    count = seen.count
+    enough = early or least is None or count >= least
+    if enough and (most is None or count <= most):
         return
     named = ", ".join(target.text for target in seen._targets)
     others = seen._recording.entries(seen._start, seen._stop)
-    rest = [
-        e.compilation for e in others if e.compilation is not None and not seen._accepts(e.function)
-    ]
-    raise CompileCountError(failure.message(records, rest, least, most, named))
+    rest = [e.draft.record for e in others if e.draft is not None and not seen._accepts(e.function)]
+    raise CompileCountError(failure.message(seen._records(), rest, least, most, named))
 
 
 class CompileLog(CompileView):

@@ -7,12 +7,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile.call import of_call
 from pytest_jaxcompile.errors import CompileCountError
-from pytest_jaxcompile.history import History
+from pytest_jaxcompile.history import Draft, History
 from pytest_jaxcompile.identity import Function, forget_functions, identify
 from pytest_jaxcompile.links import Attached, Entry, UnderWay, by_definition
 from pytest_jaxcompile.probe import (
@@ -22,8 +21,8 @@ from pytest_jaxcompile.probe import (
     TRACE_EVENT,
     probe,
 )
-from pytest_jaxcompile.records import Compilation, Signature
-from pytest_jaxcompile.signature import complete
+from pytest_jaxcompile.records import Signature
+from pytest_jaxcompile.signature import Program
 from pytest_jaxcompile.stack import Stack, is_of_call, jaxpr_of
 from pytest_jaxcompile.tap import Tap
 
@@ -82,7 +81,7 @@ class Recorder:
                 self._tap = None
                 # Views hold the list they were cut from; the next recording starts another.
                 self.entries = []
-                self._history.clear()
+                self._history = History()
                 for pending in self._pending:
                     pending.clear()
                 self._pending.clear()
@@ -117,8 +116,7 @@ class Recorder:
 
     def new_story(self) -> None:
         """From here on nothing was compiled before: what a cold start means for reasons."""
-        with self._lock:
-            self._history.clear()
+        self._history = History()
 
     def _failed_to_read(self, error: Exception) -> None:
         # As text: an exception holds the frames it went through, and what they hold.
@@ -170,10 +168,11 @@ class Recorder:
         tap = self._tap
         made = tap.made() if tap is not None and p.traces_by_log else 0
         logged = tap is None or tap.logging_traces
-        resolved = p.traces_by_log and self._resolve(stack)
+        function = self._resolve(stack) if p.traces_by_log else None
         if not stack.finished or stack.fun is None:
             return
-        function = identify(stack, p)
+        resolved = function is not None
+        function = function or identify(stack, p)
         thread = self._thread
         start = time.time() - duration
         for story, (began, _) in list(thread.traced.items()):
@@ -193,10 +192,10 @@ class Recorder:
             if part is not None:
                 thread.remember(function, part)
 
-    def _resolve(self, stack: Stack) -> bool:
+    def _resolve(self, stack: Stack) -> Function | None:
         """Count the traces that ended with, or inside, the one whose event fires.
 
-        True if that one was logged, now or when it was first tried.
+        The function of that one if it was logged, now or when it was first tried.
         """
         if self._tap is not None:
             self._tap.check_traces()
@@ -207,7 +206,7 @@ class Recorder:
             if again is not None and stack.finished:
                 self._failed.remove(again)
                 self._append(again[1])
-            return again is not None
+            return again[1].function if again is not None else None
         ended, pending[own:] = pending[own:], []
         for index, (entry, trace) in enumerate(ended):
             if stack.finished if index == 0 else _filled(entry):
@@ -215,7 +214,7 @@ class Recorder:
             else:
                 # It failed, and JAX does not log another try: that fills the same entry.
                 self._failed.append((entry, trace))
-        return True
+        return ended[0][1].function
 
     def _settle(self) -> None:
         """Count the traces that ended without an event, or whose event is still to come."""
@@ -231,13 +230,13 @@ class Recorder:
             return
         function, part = self._who(stack)
         if stack.lowered is not None:
-            whole = None
+            program = None
             if stack.fun is not None and not stack.ahead_of_time:
                 # The same call compiles next: what was read of it is read once.
                 self._thread.call = (id(stack.lowered), function, part)
             else:
-                whole = complete(part, stack, probe())
-            self._modules.put(stack.lowered, (function, whole, own))
+                program = Program(part, stack, probe())
+            self._modules.put(stack.lowered, (function, program, own))
         if stack.related and stack.fun is not None:
             self._thread.remember(function, part, stack.related)
         for jaxpr in (stack.jaxpr, *stack.related):
@@ -259,16 +258,14 @@ class Recorder:
         if lowered is not None:
             lower_seconds = lowered[2]
             self._modules.put(stack.computation, (*lowered[:2], 0.0))
-        if call is not None and call[0] == id(stack.computation):
-            function, part = call[1:]
-            signature = complete(part, stack, p)
-        elif stack.fun is None and stack.jaxpr is None and lowered and lowered[1] is not None:
-            function, part = lowered[:2]  # ``Lowered.compile()``
-            signature = complete(part, stack, p)
-            signature = replace(signature, context=part.context, config=part.config)
+        if stack.fun is None and stack.jaxpr is None and lowered and lowered[1] is not None:
+            function, program = lowered[0], lowered[1].compiled(stack)  # ``Lowered.compile()``
         else:
-            function, part = self._who(stack)
-            signature = complete(part, stack, p)
+            if call is not None and call[0] == id(stack.computation):
+                function, part = call[1:]
+            else:
+                function, part = self._who(stack)
+            program = Program(part, stack, p)
         began, trace_seconds = thread.traced.pop(function.story, (None, 0.0))
         start = time.time() - duration - lower_seconds - trace_seconds
         if began is not None and call is not None:
@@ -276,30 +273,27 @@ class Recorder:
         self._settle()
         with self._lock:
             self._count += 1
-            record = Compilation(
-                function=function.name,
-                qualname=function.qualname,
-                module=function.module,
-                defined_at=function.defined_at,
+            draft = Draft(
+                history=self._history,
+                function=function,
+                program=program,
                 called_from=stack.called_from,
-                signature=signature,
                 trace_seconds=trace_seconds,
                 lower_seconds=lower_seconds,
                 compile_seconds=own,
                 disk_hit=disk_hit,
-                eager_op=function.eager_op,
                 phase=self.phase,
                 thread=threading.current_thread().name,
-                reasons=self._history.reasons(function, signature),
                 start=start,
                 number=self._count,
-                key=f"{function.module}.{function.qualname}#{function.story}",
+                traces=self._history.traces(function),
             )
-            entry = self._entry("compilation", function, record)
+            self._history.add(draft)
+            entry = self._entry("compilation", function, draft)
             self._append(entry)
-        thread.compiled.append((record.start, record.seconds))
+        thread.compiled.append((draft.start, draft.seconds))
         if stack.fun is not None and not stack.related:
-            thread.remember(function, part)
+            thread.remember(function, program.part)
         return entry
 
     # -- reading ------------------------------------------------------------------
@@ -315,7 +309,7 @@ class Recorder:
                 return known[0], known[1] or Signature()
         known = self._modules.get(stack.computation) if stack.computation is not None else None
         if known is not None and known[1] is not None:
-            return known[0], known[1]
+            return known[0], known[1].part
         return by_definition(stack, self._thread.last, p)
 
     def _own(self, duration: float) -> float:
@@ -332,12 +326,12 @@ class Recorder:
         self,
         did: Literal["trace", "lowering", "compilation"],
         function: Function,
-        compilation: Compilation | None = None,
+        draft: Draft | None = None,
     ) -> Entry:
         stray = self.strays()
         if stray is not None:
-            return Entry(did, function, stray, "after", compilation)
-        return Entry(did, function, self.scope, self.phase, compilation)
+            return Entry(did, function, stray, "after", draft)
+        return Entry(did, function, self.scope, self.phase, draft)
 
     def _append(self, entry: Entry) -> None:
         if entry.did == "trace":

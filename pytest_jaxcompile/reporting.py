@@ -9,12 +9,14 @@ from typing import Any, Final
 import pytest
 
 from pytest_jaxcompile.baseline import Baseline
-from pytest_jaxcompile.errors import CompileCountError
+from pytest_jaxcompile.errors import CompileCountError, CountUnavailableError
+from pytest_jaxcompile.history import Draft
 from pytest_jaxcompile.links import Entry
 from pytest_jaxcompile.options import Options
 from pytest_jaxcompile.outputs import Outputs
 from pytest_jaxcompile.probe import probe
 from pytest_jaxcompile.recorder import recorder
+from pytest_jaxcompile.records import Compilation
 from pytest_jaxcompile.report.files import ReportError
 from pytest_jaxcompile.report.summary import Builder, Packet, pack
 from pytest_jaxcompile.stack import USER
@@ -41,7 +43,7 @@ class Reporting:
         self._lost = False
         self._deselected = False
         self._cursor = len(recorder.entries)
-        self._outside: list[tuple[str, Entry]] = []
+        self._outside: list[tuple[str, Draft]] = []
         self._seen: list[Entry] = []
 
     def begin(self) -> None:
@@ -91,7 +93,7 @@ class Reporting:
                 _end_on_users_line(raised)
         report = yield
         packet = self._take(item.nodeid)
-        if packet is not None and self._options.summarises:
+        if packet is not None:
             setattr(report, _ATTRIBUTE, packet)
         error = call.excinfo
         if error is not None and error.errisinstance(CompileCountError):
@@ -105,33 +107,44 @@ class Reporting:
 
     def _properties(self, report: pytest.TestReport) -> None:
         """JUnit reads a test's properties from its teardown report."""
-        records = [e.compilation for e in self._seen if e.compilation and not e.function.eager_op]
-        report.user_properties.append(("jax_compilations", len(records)))
-        seconds = sum(record.seconds for record in records)
+        drafts = [e.draft for e in self._seen if e.draft and not e.function.eager_op]
+        report.user_properties.append(("jax_compilations", len(drafts)))
+        seconds = sum(draft.seconds for draft in drafts)
         report.user_properties.append(("jax_compile_seconds", round(seconds, 6)))
 
     def _take(self, nodeid: str | None) -> Packet | None:
         """Compilations since the last call: those of ``nodeid`` as a packet, others kept."""
         new = recorder.entries[self._cursor :]
         self._cursor = len(recorder.entries)
+        hooked = self._config.hook.pytest_jaxcompile_compilation.get_hookimpls()
         mine = []
         for entry in new:
-            if entry.compilation is None:
+            if entry.draft is None:
                 continue
-            self._call_hook(
-                "pytest_jaxcompile_compilation",
-                compilation=entry.compilation,
-                nodeid=entry.scope,
-            )
+            if hooked and (record := self._record(entry.draft)) is not None:
+                self._call_hook(
+                    "pytest_jaxcompile_compilation", compilation=record, nodeid=entry.scope
+                )
             if entry.scope == nodeid and entry.phase != "after":
-                mine.append(entry.compilation)
+                mine.append(entry.draft)
                 self._seen.append(entry)
-            else:
+            elif self._options.summarises:
                 place = (
                     entry.phase if entry.phase != "after" else f"thread that outlived {entry.scope}"
                 )
-                self._outside.append((place, entry))
-        return pack(mine, self._root, self._worker) if mine else None
+                self._outside.append((place, entry.draft))
+        if not mine or not self._options.summarises:
+            return None  # nobody reads the records, so none are written
+        records = [record for draft in mine if (record := self._record(draft)) is not None]
+        return pack(records, self._root, self._worker)
+
+    def _record(self, draft: Draft) -> Compilation | None:
+        """Our failure to write a record is told at the end, and breaks nobody's run."""
+        try:
+            return draft.record
+        except CountUnavailableError as error:
+            self.warn(str(error))
+            return None
 
     def _call_hook(self, name: str, **arguments: Any) -> None:
         """Call a hook of others. Its failure is told, and fails the run, but loses no report."""
@@ -142,10 +155,11 @@ class Reporting:
 
     def _take_outside(self) -> Packet:
         self._take(None)
-        places = [place for place, _ in self._outside]
-        records = [entry.compilation for _, entry in self._outside if entry.compilation is not None]
+        found = [(place, self._record(draft)) for place, draft in self._outside]
         self._outside = []
-        return pack(records, self._root, self._worker, places)
+        known = [(place, record) for place, record in found if record is not None]
+        records = [record for _, record in known]
+        return pack(records, self._root, self._worker, [place for place, _ in known])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._is_worker:

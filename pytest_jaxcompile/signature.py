@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Any
 
 from pytest_jaxcompile.call import MAX_SHARED, mapped_paths, share
@@ -12,66 +12,115 @@ from pytest_jaxcompile.records import Leaf, Signature
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 
-def complete(base: Signature, stack: Stack, p: Probe) -> Signature:
-    """``base`` with the arrays of the program, its devices and the trace context."""
-    jaxpr = jaxpr_of(stack.jaxpr)
-    paths, leaves = base.paths, base.leaves
-    if jaxpr is not None:
-        avals = [v.aval for v in jaxpr.invars]
-        operands = list(stack.operands or ())
-        if len(operands) != len(avals):
-            operands = [None] * len(avals)
-        leaves = share(tuple(map(_Leaves().of, avals, operands)))
-        paths = share(mapped_paths(stack, p) if stack.pmap else _paths(jaxpr, len(avals)))
-        if len(paths) != len(avals):
-            paths = share(_paths(jaxpr, len(avals)))
-    elif stack.args is not None:  # pmap until 0.7: no jaxpr of the call is on the stack
-        values = p.jax.tree_util.tree_leaves((stack.args, stack.kwargs))
-        avals = [
-            p.jax.typeof(v) if hasattr(p.jax, "typeof") else p.jax.core.get_aval(v) for v in values
-        ]
-        leaves = share(tuple(map(_Leaves().of, avals, values)))
-        paths = share(mapped_paths(stack, p))
-    fingerprint, config = p.context()
-    if stack.transforms:
-        # Under a transformation JAX sets contexts of its own; options are still the user's.
-        config = tuple(pair for pair in config if pair[0].startswith("jax_"))
-    options = base.options
-    if stack.compiler_options and "compiler_options" not in dict(options):
-        options += (("compiler_options", str(dict(stack.compiler_options))),)
-    return replace(
-        base,
-        paths=paths,
-        leaves=leaves,
-        config=config,
-        context=fingerprint,
-        options=options,
-        transform=tuple(reversed(stack.transforms)),
-        devices=_devices(stack.devices) if stack.devices is not None else base.devices,
+class Program:
+    """A compiled program: what its signature is written from, once somebody reads it.
+
+    Holds JAX's descriptions of arrays and where they were laid out, but no array.
+    """
+
+    __slots__ = (
+        "_avals",
+        "_compiler_options",
+        "_devices",
+        "_layouts",
+        "_paths",
+        "config",
+        "context",
+        "part",
+        "transform",
     )
+
+    def __init__(self, part: Signature, stack: Stack, p: Probe) -> None:
+        self.part = part
+        """What the caller wrote."""
+        self.transform = stack.transforms[::-1]
+        self.context, self.config = p.context()
+        if stack.transforms:
+            # Under a transformation JAX sets contexts of its own; options are still the user's.
+            self.config = tuple(pair for pair in self.config if pair[0].startswith("jax_"))
+        self._read_arrays(stack, p)
+        self._devices = stack.devices
+        self._compiler_options = stack.compiler_options
+
+    def _read_arrays(self, stack: Stack, p: Probe) -> None:
+        jaxpr = jaxpr_of(stack.jaxpr)
+        operands: Sequence[Any] = stack.operands or ()
+        avals: list[Any] = []
+        paths: tuple[str, ...] = ()
+        if jaxpr is not None:
+            avals = [v.aval for v in jaxpr.invars]
+            if stack.pmap:
+                paths = mapped_paths(stack, p)
+            if len(paths) != len(avals):
+                paths = jaxpr.debug_info.arg_names or ()
+        elif stack.args is not None:  # pmap until 0.7: no jaxpr of the call is on the stack
+            operands = p.jax.tree_util.tree_leaves((stack.args, stack.kwargs))
+            typeof = getattr(p.jax, "typeof", None) or p.jax.core.get_aval
+            avals = [typeof(value) for value in operands]
+            paths = mapped_paths(stack, p)
+        self._avals = avals
+        self._paths = paths
+        self._layouts = _layouts(operands) if len(operands) == len(avals) else {}
+
+    def compiled(self, stack: Stack) -> Program:
+        """The same program, lowered before and compiled now, for the devices of ``stack``."""
+        again = copy(self)
+        if stack.devices is not None:
+            again._devices = stack.devices
+        again._compiler_options = stack.compiler_options
+        return again
+
+    def signature(self) -> Signature:
+        part = self.part
+        layouts, of = self._layouts, _Leaves().of
+        leaves = share(tuple([of(aval, layouts.get(i)) for i, aval in enumerate(self._avals)]))
+        options = part.options
+        if self._compiler_options and "compiler_options" not in dict(options):
+            options += (("compiler_options", str(dict(self._compiler_options))),)
+        return Signature(
+            paths=share(_paths(self._paths, len(leaves))),
+            leaves=leaves,
+            tree=part.tree,
+            static=part.static,
+            call_form=part.call_form,
+            config=self.config,
+            context=self.context,
+            options=options,
+            transform=self.transform,
+            devices=_devices(self._devices) if self._devices is not None else None,
+        )
+
+
+def _layouts(operands: Sequence[Any]) -> dict[int, Any]:
+    """The shardings of the committed arrays, by position."""
+    found = {}
+    for index, operand in enumerate(operands):
+        committed = getattr(operand, "_committed", None)
+        if committed is None:
+            committed = getattr(operand, "committed", False)
+        if committed:
+            sharding = getattr(operand, "sharding", None)
+            if sharding is not None:
+                found[index] = sharding
+    return found
 
 
 class _Leaves:
     """Leaves of one call; most of its arrays share one sharding."""
 
     def __init__(self) -> None:
-        self._layouts: dict[int, tuple[str, str]] = {}
+        self._known: dict[int, tuple[str, str]] = {}
 
-    def of(self, aval: Any, operand: Any) -> Leaf:
+    def of(self, aval: Any, sharding: Any) -> Leaf:
         layout: tuple[str | None, str | None] = (None, None)
-        committed = getattr(operand, "_committed", None)
-        if committed is None:
-            committed = getattr(operand, "committed", False)
-        if committed:
-            sharding = getattr(operand, "sharding", None)
-            committed = sharding is not None
-            if committed:
-                known = self._layouts.get(id(sharding))
-                if known is None:
-                    known = self._layouts[id(sharding)] = layout_of(sharding)
-                layout = known
+        if sharding is not None:
+            known = self._known.get(id(sharding))
+            if known is None:
+                known = self._known[id(sharding)] = layout_of(sharding)
+            layout = known
         weak = getattr(aval, "weak_type", False)
-        key = (getattr(aval, "shape", ()), getattr(aval, "dtype", None), weak, layout, committed)
+        dtype = getattr(aval, "dtype", None)
+        key = (getattr(aval, "shape", ()), dtype, weak, layout, sharding is not None)
         leaf = _leaves.get(key)
         if leaf is None:
             leaf = _leaf(aval, key)
@@ -130,7 +179,7 @@ def _devices(devices: Any) -> str:
     return ",".join(named)
 
 
-def _paths(jaxpr: Any, count: int) -> tuple[str, ...]:
-    names = getattr(jaxpr.debug_info, "arg_names", None) or ()
+def _paths(names: Sequence[str | None], count: int) -> tuple[str, ...]:
+    """As many as there are arrays: constants of the program come first, and have no name."""
     found = tuple(name or "" for name in names)[-count:] if count else ()
     return ("",) * (count - len(found)) + found

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import site
 import sysconfig
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from types import CodeType, FrameType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from pytest_jaxcompile.probe import Probe
@@ -35,64 +36,42 @@ _TRANSFORMS: Final = {
 class Stack:
     """What the stack says while JAX fires an event. Lives only as long as the event."""
 
-    __slots__ = (
-        "ahead_of_time",
-        "args",
-        "called_from",
-        "caller_is_jax",
-        "compiler_options",
-        "computation",
-        "devices",
-        "entry",
-        "finished",
-        "fun",
-        "info",
-        "jaxpr",
-        "kwargs",
-        "lowered",
-        "name",
-        "operands",
-        "params",
-        "pmap",
-        "related",
-        "static_numbers",
-        "transforms",
-        "wrappers",
-    )
-
-    def __init__(self) -> None:
-        self.fun: Any = None
-        """The very object given to ``jit``."""
-        self.info: Any = None
-        """JAX's ``PjitInfo``: the options given to ``jit``."""
-        self.args: tuple[Any, ...] | None = None
-        self.kwargs: dict[str, Any] = {}
-        self.params: Any = None
-        """JAX's ``PjitParams`` of the call, once traced."""
-        self.entry: Any = None
-        """JAX's cache entry that a completed trace fills."""
-        self.jaxpr: Any = None
-        self.name: str | None = None
-        """What JAX calls the program: the function's own name."""
-        self.operands: Any = None
-        """The arrays, or stand-ins, that the compiled program takes."""
-        self.computation: Any = None
-        self.devices: Any = None
-        self.compiler_options: tuple[tuple[str, Any], ...] = ()
-        self.lowered: Any = None
-        """The StableHLO module, once lowered."""
-        self.ahead_of_time = False
-        self.finished = True
-        self.transforms: list[str] = []
-        self.related: list[Any] = []
-        """Jaxprs derived from one call by a transformation."""
-        self.wrappers: list[Any] = []
-        """Callables through which a library or JAX made the call, innermost first."""
-        self.pmap = False
-        self.static_numbers: tuple[int, ...] = ()
-        """The positions of a pmap's static arguments."""
-        self.caller_is_jax = False
-        self.called_from: str | None = None
+    # Defaults of the class: most events tell few of these, and reading must cost little.
+    traced = False
+    """Whether the event is a trace's own."""
+    fun: Any = None
+    """The very object given to ``jit``."""
+    info: Any = None
+    """JAX's ``PjitInfo``: the options given to ``jit``."""
+    args: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+    params: Any = None
+    """JAX's ``PjitParams`` of the call, once traced."""
+    entry: Any = None
+    """JAX's cache entry that a completed trace fills."""
+    jaxpr: Any = None
+    name: str | None = None
+    """What JAX calls the program: the function's own name."""
+    operands: Any = None
+    """The arrays, or stand-ins, that the compiled program takes."""
+    computation: Any = None
+    devices: Any = None
+    compiler_options: tuple[tuple[str, Any], ...] = ()
+    lowered: Any = None
+    """The StableHLO module, once lowered."""
+    ahead_of_time = False
+    finished = True
+    transforms: tuple[str, ...] = ()
+    """Innermost first."""
+    related: tuple[Any, ...] = ()
+    """Jaxprs derived from one call by a transformation."""
+    wrappers: tuple[Any, ...] = ()
+    """Callables through which a library or JAX made the call, innermost first."""
+    pmap = False
+    static_numbers: tuple[int, ...] = ()
+    """The positions of a pmap's static arguments."""
+    caller_is_jax = False
+    called_from: str | None = None
 
 
 def is_of_call(frame: FrameType | None) -> bool:
@@ -103,19 +82,13 @@ def is_of_call(frame: FrameType | None) -> bool:
     return caller is not None and caller.f_code.co_name in TRACE_FRAMES
 
 
-_READ: Final = (
-    CALL_FRAMES
-    | TRACE_FRAMES
-    | PROGRAM_FRAMES
-    | frozenset(_TRANSFORMS)
-    | {"__exit__", "_python_pjit_helper", "_cached_compilation", "_cached_lowering_to_hlo"}
-)
-"""Frames that tell something; most tell nothing."""
-
-
 def jaxpr_of(value: Any) -> Any:
     """The ``Jaxpr`` of a ``ClosedJaxpr``, one object per trace; JAX 0.12 has only the former."""
     return getattr(value, "jaxpr", value)
+
+
+_Step: TypeAlias = "Callable[[Stack, FrameType], bool | None] | None"
+"""What a frame tells; true once the call itself is known. ``None`` if it tells nothing."""
 
 
 class StackReader:
@@ -127,6 +100,10 @@ class StackReader:
         self._pxla_file = pxla_file
         self._api_file = api_file
         self._zones: dict[str, int] = {}
+        self._steps: dict[int, tuple[CodeType, _Step, _Step]] = {}
+        """For the frames of each code of JAX: what to do until the call is found, and after.
+
+        By the id of the code, whose own hash is dear; kept with it, so that it stays its id."""
         self._library_prefixes = _library_prefixes()
 
     def zone(self, filename: str) -> int:
@@ -152,90 +129,99 @@ class StackReader:
         that the calls further out belong to another function.
         """
         stack = Stack()
+        if traced:
+            stack.traced = True
         found = False
         generated: str | None = None
+        steps = self._steps
         while frame is not None:
             code = frame.f_code
-            zone = self.zone(code.co_filename)
-            if zone == JAX:
-                if not found:
-                    found = self._read_jax_frame(stack, frame, code, traced)
-                else:
-                    self._read_caller(stack, frame, code)
-            elif zone == USER:
-                line = f"{code.co_filename}:{frame.f_lineno}"
-                if not code.co_filename.startswith("<"):
-                    stack.called_from = line
-                    break
-                generated = generated or line
-                found = True
-            elif zone == LIBRARY and stack.fun is not None:
-                self._read_library_frame(stack, frame, code)
+            known = steps.get(id(code))
+            if known is None:
+                zone = self.zone(code.co_filename)
+                if zone == JAX:
+                    known = self._learn(code)
+                elif zone == USER:
+                    line = f"{code.co_filename}:{frame.f_lineno}"
+                    if not code.co_filename.startswith("<"):
+                        stack.called_from = line
+                        break
+                    generated = generated or line
+                    found = True
+                elif zone == LIBRARY and stack.fun is not None:
+                    self._read_library_frame(stack, frame, code)
+            if known is not None:
+                step = known[2] if found else known[1]
+                if step is not None and step(stack, frame):
+                    found = True
             frame = frame.f_back
         if stack.fun is None and stack.operands is not None and not stack.transforms:
-            stack.transforms.append("evaluation")  # a jaxpr run by itself, not by a call
+            stack.transforms = ("evaluation",)  # a jaxpr run by itself, not by a call
         stack.called_from = stack.called_from or generated
         return stack
 
-    def _read_jax_frame(self, stack: Stack, frame: FrameType, code: CodeType, traced: bool) -> bool:
-        """Take what one frame of JAX tells; True once the call itself is known."""
-        name = code.co_name
-        if name not in _READ and not code.co_filename.endswith("ad_checkpoint.py"):
-            return False
-        if name == "__exit__":
-            stack.finished = frame.f_locals.get("exc_type") is None
-        elif name in PROGRAM_FRAMES and code.co_filename == self._pjit_file:
-            local = frame.f_locals
-            stack.jaxpr = local.get("jaxpr")
-            stack.name = local.get("name")
-            stack.operands = local.get("args")
-        elif name == "_python_pjit_helper":  # until 0.8; later in ``cache_miss``
-            stack.params = frame.f_locals.get("p")
-        elif name in _TRANSFORMS and code.co_filename == self._pjit_file:
-            stack.transforms.append(_TRANSFORMS[name])
-            stack.related += [v for v in frame.f_locals.values() if _is_jaxpr(v)]
-        elif name in TRACE_FRAMES and code.co_filename == self._pjit_file:
-            if not traced:
-                return True
-            stack.jaxpr = stack.jaxpr or frame.f_locals.get("jaxpr")
-        elif name == "_cached_compilation" and code.co_filename == self._pxla_file:
-            local = frame.f_locals
-            stack.computation = local.get("computation")
-            stack.devices = local.get("da")
-            stack.compiler_options = local.get("compiler_options_kvs") or ()
-        elif name == "_cached_lowering_to_hlo" and code.co_filename == self._pxla_file:
-            local = frame.f_locals
-            stack.lowered = getattr(local.get("lowering_result"), "module", None)
-        elif code.co_filename.endswith("ad_checkpoint.py"):
-            if "checkpoint" not in stack.transforms:
-                stack.transforms.append("checkpoint")
-        elif name in CALL_FRAMES:
-            return self._read_call(stack, frame.f_locals, name, code.co_filename)
-        return False
+    def _learn(self, code: CodeType) -> tuple[CodeType, _Step, _Step]:
+        found = (code, self._step_until_call(code), self._step_after_call(code))
+        self._steps[id(code)] = found
+        return found
 
-    def _read_call(self, stack: Stack, local: dict[str, Any], name: str, filename: str) -> bool:
-        if name == "cache_miss" and filename == self._api_file:
-            stack.pmap = True
-        elif filename != self._pjit_file:
-            return False
+    def _step_until_call(self, code: CodeType) -> _Step:
+        name, file = code.co_name, code.co_filename
+        if name == "__exit__":
+            return _read_end
+        if name in PROGRAM_FRAMES and file == self._pjit_file:
+            return _read_program
+        if name == "_python_pjit_helper":  # until 0.8; later in ``cache_miss``
+            return _read_params
+        if name in _TRANSFORMS and file == self._pjit_file:
+            return _read_transform
+        if name in TRACE_FRAMES and file == self._pjit_file:
+            return _read_trace
+        if name == "_cached_compilation" and file == self._pxla_file:
+            return _read_compilation
+        if name == "_cached_lowering_to_hlo" and file == self._pxla_file:
+            return _read_lowering
+        if file.endswith("ad_checkpoint.py"):
+            return _read_checkpoint
+        if name == "cache_miss" and file == self._api_file:
+            return self._read_pmap
+        if name in CALL_FRAMES and file == self._pjit_file:
+            return self._read_call
+        return None
+
+    def _step_after_call(self, code: CodeType) -> _Step:
+        name = code.co_name
+        if name in CALL_FRAMES:
+            # Ahead of time nothing is called: no later event will show this call.
+            return None if name == "cache_miss" else _read_ahead_of_time
+        if name in _BETWEEN:
+            return None
+        if name == "wrapped" and "infer_params" in code.co_freevars:
+            return _read_mapped
+        return None if code.co_filename.endswith(_TRAMPOLINES) else _read_other_caller
+
+    def _read_pmap(self, stack: Stack, frame: FrameType) -> bool:
+        stack.pmap = True
+        return self._read_call(stack, frame)
+
+    def _read_call(self, stack: Stack, frame: FrameType) -> bool:
+        local, name = frame.f_locals, frame.f_code.co_name
         jitted = local.get("jit_func")
         if jitted is not None:
             stack.fun = self._probe.inner(jitted)
-        elif stack.pmap:  # until 0.7
-            stack.fun = getattr(getattr(local.get("p"), "flat_fun", None), "f", None)
-            prepare = local.get("prepare_pmap_fn")
-            if prepare is not None:
-                stack.wrappers.append(prepare)
-                stack.static_numbers = prepare.args[3]
-            else:
-                stack.static_numbers = local.get("static_broadcasted_tuple", ())
+            stack.info = self._probe.info(jitted)
         else:
-            stack.fun = local.get("fun")
-        stack.info = (
-            self._probe.info(jitted)
-            if jitted is not None
-            else local.get("jit_info", local.get("ji"))
-        )
+            stack.info = local.get("jit_info", local.get("ji"))
+            if not stack.pmap:
+                stack.fun = local.get("fun")
+            else:  # until 0.7
+                stack.fun = getattr(getattr(local.get("p"), "flat_fun", None), "f", None)
+                prepare = local.get("prepare_pmap_fn")
+                if prepare is not None:
+                    stack.wrappers += (prepare,)
+                    stack.static_numbers = prepare.args[3]
+                else:
+                    stack.static_numbers = local.get("static_broadcasted_tuple", ())
         stack.args = local.get("args")
         stack.kwargs = local.get("kwargs") or {}
         stack.ahead_of_time = name not in ("cache_miss", "_infer_params")
@@ -245,37 +231,91 @@ class StackReader:
             stack.entry = local.get("entry")
         return stack.fun is not None
 
-    def _read_caller(self, stack: Stack, frame: FrameType, code: CodeType) -> None:
-        name = code.co_name
-        if name in CALL_FRAMES:
-            # Ahead of time nothing is called: no later event will show this call.
-            stack.ahead_of_time |= name != "cache_miss"
-            return
-        if name == "reraise_with_filtered_traceback":
-            return
-        if name in ("_infer_params_internal", "_python_pjit_helper", "_run_python_pjit"):
-            return
-        if name == "wrapped" and "infer_params" in code.co_freevars:
-            infer = frame.f_locals["infer_params"]
-            held = {
-                name: cell.cell_contents
-                for name, cell in zip(
-                    infer.__code__.co_freevars, infer.__closure__ or (), strict=True
-                )
-            }
-            stack.pmap = True
-            mapped = held["wrapped_fun"].f if "wrapped_fun" in held else held["f"]  # 0.8
-            stack.wrappers += [infer, mapped]
-            stack.static_numbers = held["static_broadcasted_tuple"]
-            stack.args, stack.kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
-        elif not stack.wrappers and not code.co_filename.endswith(_TRAMPOLINES):
-            stack.caller_is_jax = True
-
     def _read_library_frame(self, stack: Stack, frame: FrameType, code: CodeType) -> None:
         if code.co_argcount and len(stack.wrappers) < 4:
             first = frame.f_locals.get(code.co_varnames[0])
             if callable(first) and not isinstance(first, type):
-                stack.wrappers.append(first)
+                stack.wrappers += (first,)
+
+
+# -- until the call is found ----------------------------------------------------------
+
+
+def _read_end(stack: Stack, frame: FrameType) -> None:
+    stack.finished = frame.f_locals.get("exc_type") is None
+
+
+def _read_program(stack: Stack, frame: FrameType) -> None:
+    local = frame.f_locals
+    stack.jaxpr = local.get("jaxpr")
+    stack.name = local.get("name")
+    stack.operands = local.get("args")
+
+
+def _read_params(stack: Stack, frame: FrameType) -> None:
+    stack.params = frame.f_locals.get("p")
+
+
+def _read_transform(stack: Stack, frame: FrameType) -> None:
+    stack.transforms += (_TRANSFORMS[frame.f_code.co_name],)
+    stack.related += tuple(v for v in frame.f_locals.values() if _is_jaxpr(v))
+
+
+def _read_trace(stack: Stack, frame: FrameType) -> bool | None:
+    if not stack.traced:
+        return True
+    stack.jaxpr = stack.jaxpr or frame.f_locals.get("jaxpr")
+    return None
+
+
+def _read_compilation(stack: Stack, frame: FrameType) -> None:
+    local = frame.f_locals
+    stack.computation = local.get("computation")
+    stack.devices = local.get("da")
+    stack.compiler_options = local.get("compiler_options_kvs") or ()
+
+
+def _read_lowering(stack: Stack, frame: FrameType) -> None:
+    stack.lowered = getattr(frame.f_locals.get("lowering_result"), "module", None)
+
+
+def _read_checkpoint(stack: Stack, _: FrameType) -> None:
+    if "checkpoint" not in stack.transforms:
+        stack.transforms += ("checkpoint",)
+
+
+# -- between the call and the user's line ---------------------------------------------
+
+_BETWEEN: Final = frozenset(
+    {
+        "reraise_with_filtered_traceback",
+        "_infer_params_internal",
+        "_python_pjit_helper",
+        "_run_python_pjit",
+    }
+)
+
+
+def _read_ahead_of_time(stack: Stack, _: FrameType) -> None:
+    stack.ahead_of_time = True
+
+
+def _read_mapped(stack: Stack, frame: FrameType) -> None:
+    infer = frame.f_locals["infer_params"]
+    held = {
+        name: cell.cell_contents
+        for name, cell in zip(infer.__code__.co_freevars, infer.__closure__ or (), strict=True)
+    }
+    stack.pmap = True
+    mapped = held["wrapped_fun"].f if "wrapped_fun" in held else held["f"]  # 0.8
+    stack.wrappers += (infer, mapped)
+    stack.static_numbers = held["static_broadcasted_tuple"]
+    stack.args, stack.kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
+
+
+def _read_other_caller(stack: Stack, _: FrameType) -> None:
+    if not stack.wrappers:
+        stack.caller_is_jax = True
 
 
 def _is_jaxpr(value: Any) -> bool:

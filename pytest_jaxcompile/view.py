@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 from pytest_jaxcompile import failure
 from pytest_jaxcompile.errors import CountUnavailableError, UnknownFunctionError
+from pytest_jaxcompile.history import Draft
 from pytest_jaxcompile.identity import Function, name_matches
 from pytest_jaxcompile.links import Entry
 from pytest_jaxcompile.probe import probe
@@ -120,7 +121,7 @@ class CompileView(Sequence[Compilation]):
     @property
     def count(self) -> int:  # type: ignore[override]  # the name the field uses
         """Executables obtained, built by XLA or loaded from the persistent cache."""
-        return len(self._records())
+        return len(self._drafts())
 
     @property
     def traces(self) -> int:
@@ -142,12 +143,12 @@ class CompileView(Sequence[Compilation]):
     @property
     def disk_hits(self) -> int:
         """Compilations that the persistent cache served; part of ``count``."""
-        return sum(1 for record in self._records() if record.disk_hit)
+        return sum(1 for draft in self._drafts() if draft.disk_hit)
 
     @property
     def seconds(self) -> float:
         """Seconds spent on tracing, lowering and compiling; nested compilations counted once."""
-        return sum(record.seconds for record in self._records())
+        return sum(draft.seconds for draft in self._drafts())
 
     # -- narrowing ----------------------------------------------------------------
 
@@ -186,7 +187,8 @@ class CompileView(Sequence[Compilation]):
     @overload
     def __getitem__(self, index: slice) -> list[Compilation]: ...
     def __getitem__(self, index: int | slice) -> Compilation | list[Compilation]:
-        return self._records()[index]
+        found = self._drafts()[index]
+        return [draft.record for draft in found] if isinstance(found, list) else found.record
 
     def __iter__(self) -> Iterator[Compilation]:
         return iter(self._records())
@@ -205,7 +207,12 @@ class CompileView(Sequence[Compilation]):
 
     def _records(self) -> list[Compilation]:
         __tracebackhide__ = True
-        return [e.compilation for e in self._matching("compilation") if e.compilation is not None]
+        return [draft.record for draft in self._drafts()]
+
+    def _drafts(self) -> list[Draft]:
+        """What can be counted without writing a record."""
+        __tracebackhide__ = True
+        return [entry.draft for entry in self._matching("compilation") if entry.draft is not None]
 
     def _matching(self, did: str) -> Iterator[Entry]:
         __tracebackhide__ = True

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from pytest_jaxcompile.errors import CountUnavailableError
 from pytest_jaxcompile.imports import when_imported
 from pytest_jaxcompile.recorder import recorder
 from pytest_jaxcompile.report import files, terminal
@@ -86,8 +87,12 @@ class Watch:
             self._recording.stop()
             self._problem = self._recording.problem()
             stop = self._recording.position
-            found = (entry.compilation for entry in self._recording.entries(0, stop))
-            records = [record for record in found if record is not None]
+            for entry in self._recording.entries(0, stop):
+                try:
+                    if entry.draft is not None:
+                        records.append(entry.draft.record)
+                except CountUnavailableError as error:
+                    self._problem = str(error)
             recorder.close(traces=False)
         builder = Builder()
         builder.outside(pack(records, self._root, "main", [PLACE] * len(records)))
