@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from pytest_jaxcompile.identity import numbers, options_key
+from pytest_jaxcompile.identity import numbers, options_of
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Signature, Static, Tree
 from pytest_jaxcompile.stack import Stack
@@ -46,17 +46,17 @@ _forms: dict[Hashable, _Form] = {}
 def of_call(stack: Stack, p: Probe) -> Signature:
     """The part of the signature that the caller wrote."""
     # The options of a pmap's jit are JAX's own, made anew for every set of devices.
-    info = None if stack.pmap else stack.info
+    options = () if stack.pmap else options_of(stack)
     args, kwargs = stack.args, stack.kwargs
     if args is None:
-        return Signature(options=options_key(info))
+        return Signature(options=options)
     number = None if stack.pmap else numbers.of(stack.fun)
-    key = (number, options_key(info), len(args), *kwargs)
+    key = (number, options, len(args), *kwargs)
     form = _forms.get(key) if number is not None else None
     if form is None:
         if len(_forms) > MAX_SHARED:
             _forms.clear()
-        form = _form(stack, info)
+        form = _form(stack, options)
         if number is not None:
             _forms[key] = form
     static = [
@@ -71,7 +71,8 @@ def of_call(stack: Stack, p: Probe) -> Signature:
     )
 
 
-def _form(stack: Stack, info: Any) -> _Form:
+def _form(stack: Stack, options: tuple[tuple[str, str], ...]) -> _Form:
+    info = None if stack.pmap else stack.info
     names = _Names(stack)
     static_numbers = _static_numbers(stack, info)
     static_names = frozenset(getattr(info, "static_argnames", None) or ())
@@ -99,7 +100,7 @@ def _form(stack: Stack, info: Any) -> _Form:
         tuple(sorted(static)),
         tuple(positional),
         tuple(keywords),
-        _told_once(options_key(info)),
+        _told_once(options),
     )
 
 

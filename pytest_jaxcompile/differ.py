@@ -118,7 +118,7 @@ def _unnamed(before: Signature, after: Signature) -> Iterator[_Difference]:
         yield "transform", None, text, f"{text} in another context, such as an axis name"
     elif before.context != after.context:
         yield "config", None, "one trace context", "another one, by no option that JAX names"
-    elif before.leaves != after.leaves:
+    elif before != after:
         arrays = [f"a program of {len(s.leaves)} arrays" for s in (before, after)]
         yield "unknown", None, *(arrays if arrays[0] != arrays[1] else ("one program", "another"))
 
@@ -163,9 +163,9 @@ def _transform(signature: Signature) -> str:
 def _moved(before: _Pairs, after: _Pairs) -> dict[str, tuple[str, str]]:
     """Parameters passed in another way. One more of ``*args`` is another structure instead."""
     return {
-        name: (old, new)
+        name: (old or "absent", new or "absent")
         for name, old, new in _changed(before, after)
-        if old is not None and new is not None
+        if (old and new) or "default" in (old, new)
     }
 
 

@@ -112,6 +112,8 @@ class Function:
     """Compilations of one story are compared with each other."""
     logged: bool = True
     """Whether JAX, from 0.9, logs its traces: those of users' files, as JAX sees it."""
+    source: str | None = None
+    """What JAX says of the function that it was given, which may be a library's: name and place."""
 
     @property
     def definition(self) -> tuple[str, str, str | None]:
@@ -131,7 +133,7 @@ def identify(stack: Stack, p: Probe) -> Function:
     """The function whose call is on the stack."""
     fun, wrappers = stack.fun, stack.wrappers
     number = numbers.of(fun)
-    options = options_key(stack.info)
+    options = options_of(stack)
     through = tuple(map(numbers.of, wrappers))
     key = (number, options, through, stack.caller_is_jax, stack.pmap)
     known = _functions.get(key)
@@ -147,13 +149,22 @@ def _identify(
 ) -> Function:
     fun = stack.fun
     found = list(layers(fun, p.jitted_types))
-    outer = _wrapper(stack)
+    in_jax = all(_in_jax(layer, p) for layer in found)
+    eager_op = in_jax and is_eager(fun, stack.caller_is_jax, p)
+    outer = None if eager_op else _wrapper(stack, p)
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
     tokens: set[Hashable] = {numbers.of(layer) for layer in found}
     tokens |= {bound(layer) for layer in found if isinstance(layer, MethodType)}
-    tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
     tokens.add(("jit", number, options))
+    if not eager_op:
+        tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
+    story: Hashable = number
+    if outer is not None:
+        story = numbers.of(outer)
+        if not stack.pmap:
+            story = wrapper_token(outer, fun, options, p) or story
+            tokens.add(story)
     if stack.pmap:
         tokens |= {("pmap", numbers.of(layer)) for layer in found}
     tokens.discard(None)
@@ -161,7 +172,6 @@ def _identify(
     while p.is_jitted(described[-1]):
         described += layers(p.inner(described[-1]), p.jitted_types)
     name, qualname, module, defined_at = describe(described)
-    in_jax = all(_in_jax(layer, p) for layer in found)
     file = next(
         (o.__code__.co_filename for o in described[::-1] if isinstance(o, FunctionType)), ""
     )
@@ -170,14 +180,15 @@ def _identify(
         qualname=qualname,
         module=module,
         defined_at=defined_at,
-        eager_op=in_jax and is_eager(fun, stack.caller_is_jax, p),
+        eager_op=eager_op,
         tokens=frozenset(tokens),
-        story=number if outer is None else numbers.of(outer),
+        story=story,
         logged=p.logs_traces_of(file),
+        source=getattr(stack.info, "fun_sourceinfo", None),
     )
 
 
-def _wrapper(stack: Stack) -> Any:
+def _wrapper(stack: Stack, p: Probe) -> Any:
     """The object through which a library made the call and that stands for one function.
 
     Needed where a library jits one function of its own for many of the user's
@@ -186,11 +197,33 @@ def _wrapper(stack: Stack) -> Any:
     if stack.pmap and stack.wrappers:
         return stack.wrappers[-1] if len(stack.wrappers) > 1 else stack.wrappers[0]
     for candidate in stack.wrappers:
-        if isinstance(candidate, (FunctionType, MethodType)):
+        if isinstance(candidate, (FunctionType, MethodType, functools.partial)):
             continue
-        if wrapped(candidate) is not None and not isinstance(candidate, functools.partial):
+        if any(p.inner(jitted) is stack.fun for jitted in held(candidate, p)):
             return candidate
     return None
+
+
+def held(wrapper: Any, p: Probe) -> list[Any]:
+    """The jitted objects that a library's wrapper calls: what stands in its attributes."""
+    try:
+        members = list(vars(wrapper).values())
+    except Exception:  # without attributes, or a stranger that will not show them
+        return []
+    return [member for member in members if type(member) is p.jitted_types[0]]
+
+
+def wrapper_token(
+    wrapper: Any, fun: Any, options: tuple[tuple[str, str], ...], p: Probe
+) -> Hashable:
+    """What a wrapper has in common with its copies: equinox makes one at every transformation.
+
+    ``None`` if it wraps no plain function, so that nothing but its identity tells it apart.
+    """
+    user = list(layers(wrapper, p.jitted_types))[-1]
+    if not isinstance(user, FunctionType):
+        return None
+    return ("wrapped", numbers.of(fun), options, numbers.of(user))
 
 
 def describe(found: list[Any]) -> tuple[str, str, str, str | None]:
@@ -245,6 +278,13 @@ def users(fun: Any) -> bool:
 def bound(method: MethodType) -> tuple[str, int | None, int | None]:
     """Two accesses of one bound method are two objects; what they bind is the same."""
     return ("method", numbers.of(method.__self__), numbers.of(method.__func__))
+
+
+def options_of(stack: Stack) -> tuple[tuple[str, str], ...]:
+    """The options of the call on the stack, as :func:`options_key` has them."""
+    if stack.options is None:
+        stack.options = options_key(stack.info)
+    return stack.options
 
 
 def options_key(info: Any) -> tuple[tuple[str, str], ...]:

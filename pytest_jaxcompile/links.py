@@ -6,7 +6,7 @@ import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, Literal
 
 from pytest_jaxcompile.errors import CountUnavailableError
@@ -68,13 +68,15 @@ class UnderWay(threading.local):
         self.disk_hit = False
         self.traced: dict[Hashable, tuple[float, float]] = {}
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
-        self.last: deque[tuple[Function, Signature, frozenset[int]]] = deque(maxlen=128)
+        self.last: deque[tuple[Function, Signature | None, frozenset[int]]] = deque(maxlen=256)
         self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
         """What was lowered last, and compiles next."""
 
-    def remember(self, function: Function, part: Signature, jaxprs: Iterable[Any] = ()) -> None:
-        """For programs that come without their call: what was called last comes last."""
+    def remember(
+        self, function: Function, part: Signature | None = None, jaxprs: Iterable[Any] = ()
+    ) -> None:
+        """For programs that come without their call: what was traced or called last comes last."""
         self.last.append((function, part, marks(jaxprs)))
 
 
@@ -88,26 +90,29 @@ def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
     )
 
 
-def by_definition(
-    stack: Stack, last: Sequence[tuple[Function, Signature, frozenset[int]]], p: Probe
-) -> tuple[Function, Signature]:
+def by_definition(stack: Stack, thread: UnderWay, p: Probe) -> tuple[Function, Signature]:
     """A program without a call: the last function of this thread defined at that place."""
     debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
-    name, _, place = str(getattr(debug, "func_src_info", None) or "").partition(" at ")
+    source = str(getattr(debug, "func_src_info", None) or "")
+    name, _, place = source.partition(" at ")
     name = name or stack.name or "?"
+
+    def meant(function: Function) -> bool:
+        if place:
+            return function.source == source or function.defined_at == place
+        return function.name == name
+
     mine = marks(stack.related)
-    found = [
-        (function, part, kept)
-        for function, part, kept in reversed(last)
-        if function.defined_at == place or (not place and function.name == name)
-    ]
+    found = [each for each in reversed(thread.last) if meant(each[0])]
     # Several functions can have one definition: the backward pass belongs to the one whose
     # forward pass its jaxpr was made from.
     for function, part, kept in found:
         if not mine.isdisjoint(kept):
-            return function, part
+            return function, part or Signature()
     if found:
-        return (found[0][0], found[0][1])
+        function = found[0][0]
+        parts = (part for other, part, _ in found if part and other.story == function.story)
+        return function, next(parts, Signature())
     if not place.startswith(p.directory):
         return _by_heap(name, place, p), Signature()
     tokens: frozenset[Hashable] = frozenset()

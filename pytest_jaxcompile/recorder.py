@@ -159,6 +159,7 @@ class Recorder:
                 if not any(pending is p for p in self._pending):
                     self._pending.append(pending)
                 pending.append((stack.entry, self._entry("trace", function)))
+                self._thread.remember(function)
         except Exception as error:
             self._failed_to_read(error)
 
@@ -174,6 +175,8 @@ class Recorder:
         resolved = function is not None
         function = function or identify(stack, p)
         thread = self._thread
+        if not resolved:
+            thread.remember(function)
         start = time.time() - duration
         for story, (began, _) in list(thread.traced.items()):
             if began >= start:
@@ -310,13 +313,16 @@ class Recorder:
         known = self._modules.get(stack.computation) if stack.computation is not None else None
         if known is not None and known[1] is not None:
             return known[0], known[1].part
-        return by_definition(stack, self._thread.last, p)
+        return by_definition(stack, self._thread, p)
 
     def _own(self, duration: float) -> float:
         """``duration`` less what was compiled inside it on this thread."""
+        compiled = self._thread.compiled
+        if not compiled:
+            return duration
         start = time.time() - duration
         inside = 0.0
-        for began, seconds in reversed(self._thread.compiled):
+        for began, seconds in reversed(compiled):
             if began < start:
                 break
             inside += seconds

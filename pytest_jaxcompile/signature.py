@@ -52,7 +52,7 @@ class Program:
             if stack.pmap:
                 paths = mapped_paths(stack, p)
             if len(paths) != len(avals):
-                paths = jaxpr.debug_info.arg_names or ()
+                paths = getattr(jaxpr.debug_info, "arg_names", None) or ()
         elif stack.args is not None:  # pmap until 0.7: no jaxpr of the call is on the stack
             operands = p.jax.tree_util.tree_leaves((stack.args, stack.kwargs))
             typeof = getattr(p.jax, "typeof", None) or p.jax.core.get_aval

@@ -43,6 +43,8 @@ class Stack:
     """The very object given to ``jit``."""
     info: Any = None
     """JAX's ``PjitInfo``: the options given to ``jit``."""
+    options: tuple[tuple[str, str], ...] | None = None
+    """As text, once somebody asked: see ``identity.options_of``."""
     args: tuple[Any, ...] | None = None
     kwargs: Mapping[str, Any] = MappingProxyType({})
     params: Any = None

@@ -12,10 +12,12 @@ from pytest_jaxcompile.identity import (
     Function,
     bound,
     describe,
+    held,
     layers,
     numbers,
     options_key,
     wrapped,
+    wrapper_token,
 )
 from pytest_jaxcompile.probe import Probe, probe
 
@@ -40,9 +42,9 @@ class Target:
             self.text = describe(list(layers(value, ())))[1]
             return
         p = probe()
-        self.tokens = frozenset(t for t in _tokens(value, p) if t is not None)
-        found = list(layers(value, p.jitted_types))
-        self.jitted = p.is_jitted(found[-1]) or p.is_pmapped(value) or not _is_plain_chain(found)
+        found = _leading_to_jit(value, p)
+        self.tokens = frozenset(t for t in _tokens(value, found, p) if t is not None)
+        self.jitted = _is_jitted(found, p)
         name, qualname, module, _ = describe(found)
         self.text = qualname or f"{module}.{name}"
 
@@ -52,36 +54,53 @@ class Target:
         return not self.tokens.isdisjoint(function.tokens)
 
 
-def _tokens(value: Any, p: Probe) -> set[Hashable]:
+def _is_jitted(found: list[Any], p: Probe) -> bool:
+    """Whether a call goes to a jitted object, found by us or known to a library's wrapper."""
+    last = found[-1]
+    return p.is_jitted(last) or p.is_pmapped(last) or any(held(layer, p) for layer in found)
+
+
+def _leading_to_jit(value: Any, p: Probe) -> list[Any]:
+    """The layers of ``value``; for an object whose ``__call__`` is jitted, also the method's."""
     found = list(layers(value, p.jitted_types))
+    if _is_jitted(found, p) or isinstance(found[-1], (FunctionType, type)):
+        return found
+    try:
+        method = list(layers(found[-1].__call__, p.jitted_types))
+    except Exception:  # a stranger's attribute; it is called in a way of its own
+        return found
+    return found + method if _is_jitted(method, p) else found
+
+
+def _tokens(value: Any, found: list[Any], p: Probe) -> set[Hashable]:
     last = found[-1]
     if p.is_pmapped(value) or p.is_pmapped(last):
         return _pmap_tokens(value if p.is_pmapped(value) else last, p)
     if p.is_jitted(last):
         return {("jit", numbers.of(p.inner(last)), options_key(p.info(last)))}
+    wrapper = next((layer for layer in found if held(layer, p)), None)
+    if wrapper is not None:
+        return _wrapper_tokens(wrapper, p)
     tokens: set[Hashable] = {numbers.of(layer) for layer in found}
     tokens |= {bound(layer) for layer in found if isinstance(layer, MethodType)}
     if isinstance(value, MethodType):
         # ``obj.step``, not every instance's ``step``.
         return {bound(value)} if _is_plain(value.__func__) else tokens
-    if _is_plain(value):
-        return tokens
-    wrapper = next((o for o in found if not isinstance(o, (functools.partial, MethodType))), value)
-    if _is_plain(wrapper):
-        return tokens
+    outer = next((o for o in found if not isinstance(o, (functools.partial, MethodType))), value)
+    return tokens if _is_plain(value) or _is_plain(outer) else {numbers.of(outer)}
+
+
+def _wrapper_tokens(wrapper: Any, p: Probe) -> set[Hashable]:
+    """Those of a library's wrapper, and of its copies."""
     exact: set[Hashable] = {numbers.of(wrapper)}
     own = {numbers.of(layer) for layer in layers(wrapper, p.jitted_types)}
-    for held in list(getattr(wrapper, "__dict__", {}).values()):
-        if type(held) is p.jitted_types[0]:
-            inner = p.inner(held)
-            shared = {numbers.of(layer) for layer in layers(inner, p.jitted_types)} & own
-            if shared or wrapped(wrapper) is None:
-                exact.add(("jit", numbers.of(inner), options_key(p.info(held))))
+    for jitted in held(wrapper, p):
+        inner, options = p.inner(jitted), options_key(p.info(jitted))
+        exact.add(wrapper_token(wrapper, inner, options, p))
+        shared = {numbers.of(layer) for layer in layers(inner, p.jitted_types)} & own
+        if shared or wrapped(wrapper) is None:
+            exact.add(("jit", numbers.of(inner), options))
     return exact
-
-
-def _is_plain_chain(found: list[Any]) -> bool:
-    return all(isinstance(o, (FunctionType, functools.partial, MethodType)) for o in found)
 
 
 def _is_plain(value: Any) -> bool:

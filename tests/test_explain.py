@@ -528,7 +528,7 @@ def signatures(draw: st.DrawFn) -> Signature:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(signatures(), signatures())
 def test_distance_counts_what_differences_tells(a: Signature, b: Signature) -> None:
     found = differences(a, b)
@@ -536,7 +536,7 @@ def test_distance_counts_what_differences_tells(a: Signature, b: Signature) -> N
         assert distance(a, b) == len(found)
     else:
         assert distance(a, b) >= len(found)
-    assert (a == b) <= (not found)
+    assert (a == b) == (not found)
     assert [r.kind for r in found] == sorted((r.kind for r in found), key=KINDS.index)
     for reason in found:
         assert reason.before
@@ -546,7 +546,7 @@ def test_distance_counts_what_differences_tells(a: Signature, b: Signature) -> N
     assert distance(a, b, limit) >= limit or distance(a, b, limit) == distance(a, b)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(signatures(), min_size=1, max_size=12), signatures())
 def test_the_index_finds_what_a_plain_search_finds(
     earlier: list[Signature], signature: Signature
