@@ -43,14 +43,20 @@ def loads(text: str) -> Counts:
     """Raises ``ValueError``, naming the line, for anything :func:`dumps` would not write."""
     counts: Counts = {}
     lines = text.split("\n")
-    if not lines or lines[0] != HEADER:
+    conflict = next((n for n, line in enumerate(lines, 1) if line.startswith(_CONFLICT[::2])), None)
+    if conflict is not None:
+        raise ValueError(f"line {conflict} is left of a merge conflict")
+    if lines[0] != HEADER:
+        newer = re.match(r"# pytest-jaxcompile baseline (\d+):", lines[0])
+        if newer and int(newer[1]) > 1:
+            raise ValueError("a newer pytest-jaxcompile wrote it; update pytest-jaxcompile")
         raise ValueError(f"line 1 is not {HEADER!r}")
     nodeid = None
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
         if not line.startswith(" "):
-            if line.startswith(_CONFLICT) or (nodeid is not None and not counts[nodeid]):
+            if line == _CONFLICT[1] or (nodeid is not None and not counts[nodeid]):
                 raise ValueError(f"line {number} is no test with counts below it: {line!r}")
             nodeid = _unescaped(line)
             counts[nodeid] = {}
@@ -127,7 +133,8 @@ class Baseline:
                 records += found
         if more:
             raise CompileCountError(
-                "compiles more than the baseline says: "
+                "compiles more than the baseline says"
+                + (", which has none for this test: " if nodeid not in self.counts else ": ")
                 + "; ".join(more)
                 + "\n"
                 + "\n".join(failure.lines(records))
@@ -174,12 +181,14 @@ class Baseline:
 
     def lines(self) -> Iterator[str]:
         if self.written:
-            yield f"baseline written: {self.path}"
+            yield f"baseline written: {_shown(self.path)}"
         if self.fewer:
-            yield f"{len(self.fewer)} counts are lower than the baseline:"
+            n = len(self.fewer)
+            yield f"{n} count{' is' if n == 1 else 's are'} lower than in the baseline:"
             yield from (f"  {line}" for line in self.fewer[:20])
         if self.gone and not self.written:
-            yield f"{len(self.gone)} tests of the baseline are gone:"
+            n = len(self.gone)
+            yield f"{n} test{' of the baseline is' if n == 1 else 's of the baseline are'} gone:"
             yield from (f"  {line}" for line in self.gone[:20])
         if (self.fewer or self.gone) and not self.written:
             yield f"Accept with: {ACCEPT.format(_shown(self.path))}"

@@ -14,6 +14,11 @@ from pytest_jaxcompile.records import Compilation, Reason
 
 _SHOWN: Final = 20
 _REASONS_SHOWN: Final = 4
+_HINTS_SHOWN: Final = 5
+_FIRST: Final = (
+    "nothing was compiled twice; a test starts cold, after its fixtures: if this was to be warm, "
+    "call it once in the test itself, before the block"
+)
 
 
 def message(
@@ -22,10 +27,16 @@ def message(
     least: int | None,
     most: int | None,
     named: str,
+    *,
+    missing: Sequence[str] = (),
 ) -> str:
-    """Expected and actual; a line per compilation; what else compiled; what to do."""
+    """Expected and actual; a line per compilation; what else compiled; what to do.
+
+    ``missing`` tells, if there were too few, where the others may be.
+    """
     found = [_headline(len(records), least, most, named)]
     found += lines(records)
+    found += missing
     found += _beside(others, too_few=most is None or len(records) <= most)
     # Of several that say the same of one argument, the last knows most.
     hints = {
@@ -34,9 +45,11 @@ def message(
         for reason in record.reasons
         if reason.hint is not None
     }
-    if hints and most is not None and len(records) > most:
-        found.append("What to do:")
-        found += [f"  - {hint}" for hint in list(dict.fromkeys(hints.values()))[:5]]
+    if most is not None and len(records) > most:
+        told = list(dict.fromkeys(hints.values()))[:_HINTS_SHOWN]
+        if not any(record.reasons for record in records):
+            told = [_FIRST]
+        found += ["What to do:", *(f"  - {hint}" for hint in told)] if told else []
     return "\n".join(found)
 
 
@@ -105,8 +118,12 @@ def live_names() -> list[tuple[str, str, str]]:
     ]
 
 
-def unknown_name(pattern: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(pattern, sorted(set(known)), n=3)
+def unknown_name(pattern: str, live: Sequence[tuple[str, str, str]]) -> str:
+    """``live`` are the jitted functions alive: name, qualname and module."""
+    users = {name for name, _, module in live if module.partition(".")[0] != "jax"}
+    asked = pattern.strip("*?")
+    near = difflib.get_close_matches(asked, sorted(users), n=3, cutoff=0.5)
+    near = near or difflib.get_close_matches(asked, sorted({name for name, *_ in live}), n=3)
     suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
         f"of={pattern!r} names no function that this process has jitted, so a count of it would "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -31,15 +32,22 @@ class Expectation:
         fail_fast: bool = False,
     ) -> None:
         functions = () if of is None else of if isinstance(of, (tuple, list)) else (of,)
+        if of is not None and not functions:
+            raise TypeError("of= is empty: leave it out to count every function of the user's")
         self._recording = log._blocks
         self._view = CompileView(self._recording, kind, tuple(map(Target, functions)))
         self._log = log
         self._least, self._most = least, most
         self._fail_fast = fail_fast
         self._seen: list[CompileView] = []
+        log._waiting.append(self)
+        caller = sys._getframe(2)
+        self._made_at = f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
     def __enter__(self) -> CompileView:
         self._log._ready()
+        if self in self._log._waiting:
+            self._log._waiting.remove(self)
         seen = self._view._between(self._recording.position, None)
         self._seen.append(seen)
         if self._fail_fast and len(self._seen) == 1:
@@ -91,7 +99,31 @@ def judge(seen: CompileView, least: int | None, most: int | None, *, early: bool
     named = ", ".join(target.text for target in seen._targets)
     others = seen._recording.entries(seen._start, seen._stop)
     rest = [e.draft.record for e in others if e.draft is not None and not seen._accepts(e.function)]
-    raise CompileCountError(failure.message(seen._records(), rest, least, most, named))
+    missing = list(_missing(seen)) if least is not None and count < least else []
+    raise CompileCountError(
+        failure.message(seen._records(), rest, least, most, named, missing=missing)
+    )
+
+
+def _missing(seen: CompileView) -> Iterator[str]:
+    """Where compilations may be that were expected in a view and are not in it."""
+    recording = seen._recording
+    earlier = recording.entries(0, seen._start)
+    before = [e.draft for e in earlier if e.draft is not None and seen._accepts(e.function)]
+    if before:
+        place = failure.shown_path(before[-1].called_from or "an unknown line")
+        yield f"Compiled before this block: {len(before)}, the last time at {place}"
+    if not seen._targets:
+        return
+    known = list(recording.known())
+    for target in seen._targets:
+        if target.pattern is None and not any(map(target.matches, known)):
+            other = (
+                "" if target.jitted else ": give what jax.jit returned, or the function under it"
+            )
+            yield f"Nothing jitted from {target.text} was traced or compiled so far{other}"
+    if seen.count == 0 and recording.traces_problem() is None and seen.traces:
+        yield f"Traced as a part of other programs, which .traces counts: {seen.traces}"
 
 
 class CompileLog(CompileView):
@@ -101,6 +133,8 @@ class CompileLog(CompileView):
         super().__init__(recording)
         self._blocks = blocks or recording
         """What block expectations look at: in a test also its fixtures' setup."""
+        self._waiting: list[Expectation] = []
+        """Expectations that were made and not entered yet."""
 
     def exactly(self, n: int, *, of: Of = None, fail_fast: bool = False) -> Expectation:
         """The block compiles ``n`` times. Raises :class:`CompileCountError` otherwise."""
@@ -164,6 +198,16 @@ class CompileLog(CompileView):
         for record in self:
             found.setdefault(record.name, []).append(record)
         return found
+
+    def check_entered(self) -> None:
+        """Raise :class:`CompileCountError` if an expectation was made but never entered."""
+        __tracebackhide__ = True
+        for expectation in self._waiting:
+            raise CompileCountError(
+                f"the expectation made at {failure.shown_path(expectation._made_at)} was never "
+                "entered, so it checked nothing: write it as the head of a block, such as "
+                "with jax_compiles.exactly(1):"
+            )
 
     def stop(self) -> None:
         """End the recording; the log can still be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +81,8 @@ def demands(item: pytest.Item) -> list[Demand]:
         try:
             demand = jax_compiles(*mark.args, **mark.kwargs)
         except TypeError as error:
-            text = str(error).replace("jax_compiles()", "it", 1)
             raise pytest.UsageError(
-                f"{item.nodeid}: malformed marker @pytest.mark.{MARKER}: {text}"
+                f"{item.nodeid}: malformed marker @pytest.mark.{MARKER}: {_told(error, mark)}"
             ) from None
         limit = demand.limit if limit is None else limit
         if demand.counts and closest in (None, node):
@@ -91,3 +91,15 @@ def demands(item: pytest.Item) -> list[Demand]:
     if limit is not None:
         found.append(Demand(None, None, (), False, limit))
     return found
+
+
+def _told(error: TypeError, mark: pytest.Mark) -> str:
+    """What is wrong, and of a name that is none of ours, what there is."""
+    names = list(inspect.signature(jax_compiles).parameters)
+    unknown = [name for name in mark.kwargs if name not in names]
+    if not unknown:
+        return str(error).replace("jax_compiles()", "it", 1)
+    text = f"it has no {unknown[0]}=, but {', '.join(f'{name}=' for name in names)}"
+    if "none" in unknown:
+        text += "; exactly=0 is no compilation, and only the fixture's none() counts eager ops too"
+    return text

@@ -119,14 +119,11 @@ def read_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(f"jax_compile_cold = {cold!r}: must be one of {', '.join(COLD)}")
     limit = value("limit")
     if limit not in (None, ""):
-        try:
-            limit = int(limit)
-        except ValueError:
-            limit = -1
-        if limit < 0:
+        if not str(limit).isdecimal():
             raise pytest.UsageError(
-                "--jax-compile-limit must be a number of compilations, 0 or more"
+                f"--jax-compile-limit must be a number of compilations, 0 or more, not {limit!r}"
             )
+        limit = int(limit)
     options = Options(
         report=bool(value("report")),
         json=path("json"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_jaxcompile.failure import shown_path
 from pytest_jaxcompile.options import Options
 from pytest_jaxcompile.report import files, terminal
 from pytest_jaxcompile.report.environment import environment
@@ -40,7 +41,9 @@ class Outputs:
                 except files.ReportError as error:
                     raise pytest.UsageError(str(error)) from None
         if options.html and importlib.util.find_spec("jinja2") is None:
-            raise pytest.UsageError("--jax-compile-html needs: pip install pytest-jaxcompile[html]")
+            raise pytest.UsageError(
+                "--jax-compile-html needs: pip install 'pytest-jaxcompile[html]'"
+            )
 
     # -- the environment ----------------------------------------------------------------
 
@@ -85,7 +88,7 @@ class Outputs:
         except Exception as error:  # the run's own results must still be shown
             self._problems.append(f"cannot write {path}: {type(error).__name__}: {error}")
         else:
-            self._written.append(str(path))
+            self._written.append(shown_path(str(path)))
 
     # -- GitHub Actions -----------------------------------------------------------------
 

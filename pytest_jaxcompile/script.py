@@ -18,7 +18,9 @@ def count_compiles(*, cold: bool = False) -> Iterator[CompileLog]:
 
     Gives the same object as the fixture ``jax_compiles``; it can be read inside the
     block and after it. With ``cold=True`` what user code had compiled is forgotten first.
-    Loads JAX. Raises :class:`UnsupportedJaxError` if the installed JAX cannot be read.
+    Loads JAX. Raises :class:`UnsupportedJaxError` if the installed JAX cannot be read, and
+    :class:`CompileCountError` at the end of the block for an expectation that was made in it
+    but never entered.
     """
     require_supported()
     recorder.open(traces=True)
@@ -29,6 +31,7 @@ def count_compiles(*, cold: bool = False) -> Iterator[CompileLog]:
         log = CompileLog(recording)
         try:
             yield log
+            log.check_entered()
         finally:
             recording.stop()
     finally:

@@ -148,6 +148,7 @@ class Session:
 
     def _judge(self, log: CompileLog, nodeid: str, demands: list[Demand]) -> None:
         __tracebackhide__ = True
+        log.check_entered()
         limit = self.options.limit
         for demand in demands:
             if demand.limit is not None:

@@ -121,6 +121,7 @@ class CompileView(Sequence[Compilation]):
     @property
     def count(self) -> int:  # type: ignore[override]  # the name the field uses
         """Executables obtained, built by XLA or loaded from the persistent cache."""
+        __tracebackhide__ = True
         return len(self._drafts())
 
     @property
@@ -130,24 +131,28 @@ class CompileView(Sequence[Compilation]):
         Of functions that are defined inside JAX, from JAX 0.9 on, outermost traces only:
         JAX does not tell of the others.
         """
+        __tracebackhide__ = True
         problem = self._recording.traces_problem()
         if problem is not None:
             raise CountUnavailableError(f"traces cannot be counted: {problem}")
-        return sum(1 for _ in self._matching("trace"))
+        return len(list(self._matching("trace")))
 
     @property
     def lowerings(self) -> int:
         """Programs turned from jaxpr into StableHLO."""
-        return sum(1 for _ in self._matching("lowering"))
+        __tracebackhide__ = True
+        return len(list(self._matching("lowering")))
 
     @property
     def disk_hits(self) -> int:
         """Compilations that the persistent cache served; part of ``count``."""
+        __tracebackhide__ = True
         return sum(1 for draft in self._drafts() if draft.disk_hit)
 
     @property
     def seconds(self) -> float:
         """Seconds spent on tracing, lowering and compiling; nested compilations counted once."""
+        __tracebackhide__ = True
         return sum(draft.seconds for draft in self._drafts())
 
     # -- narrowing ----------------------------------------------------------------
@@ -212,34 +217,35 @@ class CompileView(Sequence[Compilation]):
     def _drafts(self) -> list[Draft]:
         """What can be counted without writing a record."""
         __tracebackhide__ = True
-        return [entry.draft for entry in self._matching("compilation") if entry.draft is not None]
+        found = []  # by a loop: a comprehension would be a frame to be seen
+        for entry in self._matching("compilation"):
+            if entry.draft is not None:
+                found.append(entry.draft)
+        return found
 
     def _matching(self, did: str) -> Iterator[Entry]:
         __tracebackhide__ = True
         problem = self._recording.problem()
         if problem is not None:
             raise CountUnavailableError(f"compilations cannot be counted: {problem}")
-        found = False
         for entry in self._recording.entries(self._start, self._stop):
             if entry.did == did and self._accepts(entry.function):
-                found = True
                 yield entry
-        if not found:
-            for target in self._targets:
-                self._check_known(target)
+        for target in self._targets:
+            if target.pattern is not None:
+                self._check_known(target.pattern)
 
     def _accepts(self, function: Function) -> bool:
         if self._targets:
             return any(target.matches(function) for target in self._targets)
         return self._kind == "all" or function.eager_op == (self._kind == "ops")
 
-    def _check_known(self, target: Target) -> None:
+    def _check_known(self, pattern: str) -> None:
         """A name that nothing bears would make every expectation of zero pass."""
         __tracebackhide__ = True
-        pattern = target.pattern
-        if pattern is None or any(f.matches_name(pattern) for f in self._recording.known()):
+        if any(f.matches_name(pattern) for f in self._recording.known()):
             return
         names = failure.live_names() if "jax" in sys.modules else []
         if any(name_matches(pattern, *name) for name in names):
             return
-        raise UnknownFunctionError(failure.unknown_name(pattern, [n for n, _, _ in names]))
+        raise UnknownFunctionError(failure.unknown_name(pattern, names))

@@ -35,7 +35,9 @@ def test_the_file_is_sorted_text_a_person_can_read_and_merge():
     [
         ("", "line 1"),
         ("{}", "line 1"),
-        (HEADER.replace("1:", "2:") + "\n", "line 1"),
+        (HEADER.replace("1:", "0:") + "\n", "line 1"),
+        (HEADER.replace("1:", "2:") + "\n", "a newer pytest-jaxcompile wrote it"),
+        (f"<<<<<<< HEAD\n{HEADER}\n=======\n{HEADER}\n>>>>>>> b\n", "line 1 is left of a merge"),
         (f"{HEADER}\n    1 m.f\n", "line 2"),
         (f"{HEADER}\na.py::t\n    m.f\n", "line 3"),
         (f"{HEADER}\na.py::t\n    one m.f\n", "line 3"),
@@ -43,7 +45,7 @@ def test_the_file_is_sorted_text_a_person_can_read_and_merge():
         (f"{HEADER}\na.py::t\n    1\n", "line 3"),
         pytest.param(
             f"{HEADER}\na.py::t\n    1 m.f\n<<<<<<< HEAD\n    2 m.f\n",
-            "line 4",
+            "line 4 is left of a merge conflict",
         ),
     ],
 )
@@ -132,7 +134,7 @@ def test_fewer_is_told_and_passes(kept):
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(
         [
-            "2 counts are lower than the baseline:",
+            "2 counts are lower than in the baseline:",
             "*test_it.py::test_f: test_it.f 2 -> 1",
             "*test_it.py::test_g: test_it.g 1 -> 0",
             "Accept with: pytest --jax-compile-baseline=counts.txt --jax-compile-update-baseline",
@@ -145,7 +147,7 @@ def test_a_test_that_is_gone_is_told_and_an_update_drops_it(kept):
     kept.makepyfile(test_it=TESTS.replace("def test_g", "def test_h"))
     result = kept.run_tests(BASELINE)
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["1 tests of the baseline are gone:", "*test_it.py::test_g"])
+    result.stdout.fnmatch_lines(["1 test of the baseline is gone:", "*test_it.py::test_g"])
     kept.run_tests(BASELINE, UPDATE).assert_outcomes(passed=3)
     assert kept.read() == FULL.replace("test_it.py::test_g", "test_it.py::test_h")
 
@@ -203,7 +205,9 @@ def test_usage_errors(kept):
     kept.path.joinpath("counts.txt").write_text("<<<<<<< HEAD\n")
     result = kept.run_tests(BASELINE)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*counts.txt cannot be read: line 1 is not*", "*update-baseline"])
+    result.stderr.fnmatch_lines(
+        ["*counts.txt cannot be read: line 1 is left of a merge conflict*", "*update-baseline"]
+    )
     kept.path.joinpath("counts.txt").unlink()
     result = kept.run_tests(BASELINE)
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import traceback
 
 import jax
@@ -286,6 +288,78 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(log):
     with pytest.raises(UnknownFunctionError), log.none(of="nowhere_to_be_found"):
         pass
     assert log.of("normalise_batch").count == 1  # negative control
+
+
+def test_each_unknown_name_of_several_is_an_error(log):
+    fresh = jax.jit(lambda a: a + 1)
+    with pytest.raises(UnknownFunctionError, match="nowhere_to_be_found"):
+        with log.exactly(1, of=[fresh, "nowhere_to_be_found"]):
+            fresh(x(3))
+
+
+@pytest.mark.parametrize("of", [[], ()])
+def test_of_nothing_is_an_error(log, of):
+    with pytest.raises(TypeError, match="of= is empty"):
+        log.exactly(1, of=of)
+
+
+def test_an_expectation_that_is_never_entered_is_a_failure():
+    with pytest.raises(CompileCountError, match=r"test_expectations.py:\d+ was never entered"):
+        with count_compiles() as log:
+            log.exactly(99)
+    with count_compiles() as log:
+        prepared = log.exactly(0)
+        with prepared:
+            pass
+        log.per_call(jax.jit(lambda a: a), [x(3)])
+
+
+def test_an_expectation_that_is_never_entered_hides_no_error_of_the_body():
+    with pytest.raises(ValueError, match="of the body"), count_compiles() as log:
+        log.exactly(99)
+        raise ValueError("of the body")
+
+
+def test_too_few_says_where_the_others_may_be(log):
+    @jax.jit
+    def inner(a):
+        return a + 1
+
+    inner(x(3))
+    line = inspect.currentframe().f_lineno - 1
+    with pytest.raises(CompileCountError) as before, log.exactly(1, of=inner):
+        inner(x(3))
+    told = rf"Compiled before this block: 1, the last time at \S*test_expectations.py:{line}\n"
+    assert re.search(told, f"{before.value}\n")
+
+    plain = lambda a: a  # noqa: E731
+    with pytest.raises(
+        CompileCountError, match=r"Nothing jitted from .*give what jax\.jit returned"
+    ):
+        with log.exactly(1, of=plain):
+            plain(x(3))
+    unused = jax.jit(plain)
+    with pytest.raises(CompileCountError, match=r"Nothing jitted from \S* was traced .* so far$"):
+        with log.exactly(1, of=unused):
+            pass
+
+    @jax.jit
+    def other(a):
+        return a * 2
+
+    with pytest.raises(CompileCountError, match=r"Traced as a part of other programs.*: 1"):
+        with log.exactly(1, of=other):
+            jax.jit(lambda a: other(a) + 1)(x(3))
+
+
+def test_only_first_compilations_ask_for_a_warm_up(log):
+    fresh = jax.jit(lambda a: a + 1)
+    with pytest.raises(CompileCountError, match="a test starts cold, after its fixtures"):
+        with log.at_most(0, of=fresh):
+            fresh(x(3))
+    with pytest.raises(CompileCountError) as again, log.at_most(0, of=fresh):
+        fresh(x(4))
+    assert "starts cold" not in str(again.value)
 
 
 def test_a_known_function_that_did_not_compile_counts_zero(log):

@@ -191,8 +191,15 @@ def test_no_section_of_hints_without_hints() -> None:
 
 
 def test_an_unknown_name_proposes_near_ones() -> None:
-    assert failure.unknown_name("sumed", ["summed", "other"]) == (
+    live = [("summed", "summed", "app"), ("other", "other", "app"), ("sum", "sum", "jax.numpy")]
+    assert failure.unknown_name("sumed", live) == (
         "of='sumed' names no function that this process has jitted, so a count of it would say "
         "nothing. Did you mean 'summed'?"
     )
-    assert failure.unknown_name("zzz", ["summed"]).endswith("would say nothing.")
+    assert failure.unknown_name("zzz", live).endswith("would say nothing.")
+
+
+def test_users_functions_are_proposed_before_those_of_jax() -> None:
+    live = [("tan", "tan", "jax.numpy"), ("triu", "triu", "jax.numpy"), ("train", "train", "app")]
+    assert failure.unknown_name("trian*", live).endswith("Did you mean 'train'?")
+    assert failure.unknown_name("triuu", live[:2]).endswith("Did you mean 'triu'?")

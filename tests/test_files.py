@@ -266,6 +266,16 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         files.check_writable(tmp_path / "r")
 
 
+@pytest.mark.parametrize("name", ["test_a.py", "pyproject.toml", "book.ipynb"])
+def test_a_source_file_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    """What ``--jax-compile-json tests/test_a.py`` asks for is not what anybody means."""
+    path = tmp_path / name
+    files.check_writable(path)  # a new file may have any name
+    path.write_text("old")
+    with pytest.raises(ReportError, match=f"cannot write .*{name}: it is there, and is no report"):
+        files.check_writable(path)
+
+
 def test_check_writable_creates_and_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("old")
     files.check_writable(tmp_path / "there")

@@ -17,6 +17,8 @@ from pytest_jaxcompile.report.summary import SCHEMA, Summary
 
 _PART: Final = ".jax-compile-"
 """Start of the name of a file that is being written."""
+_SOURCES: Final = (".py", ".pyi", ".ipynb", ".toml", ".cfg", ".ini")
+"""What a path that was forgotten after an option turns into its value: ``--…-json tests/a.py``."""
 
 
 class ReportError(ValueError):
@@ -89,6 +91,8 @@ def check_writable(path: str | PathLike[str]) -> None:
             problem = "it is a folder"
         elif mode is not None and not os.access(target, os.W_OK):
             problem = "Permission denied"
+        elif mode is not None and target.endswith(_SOURCES):
+            problem = "it is there, and is no report but a source file"
         elif not os.path.exists(folder):
             problem = f"the folder {folder} does not exist"
         elif not os.path.isdir(folder):
