@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pytest_jaxcompile.identity import numbers, options_of
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Signature, Static, Tree
+from pytest_jaxcompile.split import split_call
 from pytest_jaxcompile.stack import Stack
 
 MAX_SHARED = 8192
@@ -59,6 +60,13 @@ def of_call(stack: Stack, p: Probe) -> Signature:
         form = _form(stack, options)
         if number is not None:
             _forms[key] = form
+    split = split_call(stack, p) if form.static else None
+    if split is not None:
+        return Signature(
+            tree=share(_tree_of([(name, _tree(structure)) for name, structure in split.arguments])),
+            static=tuple(sorted((name, static_of(value)) for name, value in split.static)),
+            options=form.options,
+        )
     static = [
         (name, static_of(args[at] if isinstance(at, int) else kwargs[at]))
         for name, at in form.static
@@ -227,8 +235,12 @@ def _call_tree(stack: Stack, p: Probe, form: _Form) -> Tree:
         values = [(name, given[at]) for name, at in positional]
         values += [(name, stack.kwargs[name]) for name in keywords]
         children = [(name, _tree(structure(value))) for name, value in values]
-    children.sort()
-    return ("call", None, tuple(n for n, _ in children), tuple(t for _, t in children))
+    return _tree_of(children)
+
+
+def _tree_of(arguments: list[tuple[str, Tree]]) -> Tree:
+    arguments.sort()
+    return ("call", None, tuple(n for n, _ in arguments), tuple(t for _, t in arguments))
 
 
 _namesakes: dict[str, list[int | None]] = {}

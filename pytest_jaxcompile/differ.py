@@ -187,9 +187,11 @@ def _told_apart(a: Static, b: Static, prefix: str = "") -> tuple[str, str]:
     elif a.type != b.type:
         old, new = f"{a.text} ({a.type})", f"{b.text} ({b.type})"
     else:
-        other = (
-            "another object" if b.compares == "identity" else "another value that reads the same"
-        )
+        other = "another value that reads the same"
+        if b.compares == "identity":
+            other = "another object"
+        elif "..." in b.text:
+            other = "another value, in a part that is not shown"
         old, new = a.text, f"{b.text}, {other}"
     return prefix + old, prefix + new
 

@@ -111,17 +111,23 @@ def _static(reason: Reason, case: _Case) -> str | None:
         return None
     if value.compares == "identity":
         return _identity(reason, value)
+    if _among_arguments(name or "", case.signature):
+        return (
+            f"{name} is no array, and so static, as all such is under equinox.filter_jit: "
+            "make what varies an array, with jnp.asarray"
+        )
     if value.type in ("builtins.int", "builtins.float"):
         return (
             f"{name} is static, so each new value compiles: if it is only calculated with, "
             "make it an ordinary argument"
         )
-    if value.type == "builtins.tuple" and "PyTreeDef(" in value.text:
-        return (
-            "all that is no array is static here, as under equinox.filter_jit: "
-            "make what varies an array, with jnp.asarray"
-        )
     return None
+
+
+def _among_arguments(name: str, signature: Signature) -> bool:
+    """Whether a static value is a leaf of an argument, which a library split."""
+    names = signature.tree[2] if isinstance(signature.tree, tuple) else ()
+    return any(name == n or name.startswith((f"{n}.", f"{n}[")) for n in names)
 
 
 def _identity(reason: Reason, value: Static) -> str | None:

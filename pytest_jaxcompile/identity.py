@@ -151,7 +151,7 @@ def _identify(
     found = list(layers(fun, p.jitted_types))
     in_jax = all(_in_jax(layer, p) for layer in found)
     eager_op = in_jax and is_eager(fun, stack.caller_is_jax, p)
-    outer = None if eager_op else _wrapper(stack, p)
+    outer = None if eager_op else wrapper_of(stack, p)
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
     tokens: set[Hashable] = {numbers.of(layer) for layer in found}
@@ -188,11 +188,11 @@ def _identify(
     )
 
 
-def _wrapper(stack: Stack, p: Probe) -> Any:
+def wrapper_of(stack: Stack, p: Probe) -> Any:
     """The object through which a library made the call and that stands for one function.
 
     Needed where a library jits one function of its own for many of the user's
-    (``equinox.filter_jit``), or a new one for every call (``jax.pmap``).
+    (``equinox.filter_jit``), or a new one for every call (``jax.pmap``). ``None`` if there is none.
     """
     if stack.pmap and stack.wrappers:
         return stack.wrappers[-1] if len(stack.wrappers) > 1 else stack.wrappers[0]

@@ -45,9 +45,9 @@ class Expectation:
         self._made_at = f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
     def __enter__(self) -> CompileView:
-        self._log._ready()
         if self in self._log._waiting:
             self._log._waiting.remove(self)
+        self._log._ready()
         seen = self._view._between(self._recording.position, None)
         self._seen.append(seen)
         if self._fail_fast and len(self._seen) == 1:

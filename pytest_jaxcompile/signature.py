@@ -9,6 +9,7 @@ from typing import Any
 from pytest_jaxcompile.call import MAX_SHARED, mapped_paths, share
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Leaf, Signature
+from pytest_jaxcompile.split import SPLIT_PREFIX, split_call
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 
@@ -53,6 +54,9 @@ class Program:
                 paths = mapped_paths(stack, p)
             if len(paths) != len(avals):
                 paths = getattr(jaxpr.debug_info, "arg_names", None) or ()
+            if paths and str(paths[-1]).startswith(SPLIT_PREFIX):
+                split = split_call(stack, p)
+                paths = tuple([split.paths.get(name, name) for name in paths]) if split else paths
         elif stack.args is not None:  # pmap until 0.7: no jaxpr of the call is on the stack
             operands = p.jax.tree_util.tree_leaves((stack.args, stack.kwargs))
             typeof = getattr(p.jax, "typeof", None) or p.jax.core.get_aval

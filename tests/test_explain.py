@@ -309,7 +309,12 @@ def test_one_object_whose_text_changed_is_one_value() -> None:
         (
             Static("[0, ...]", "m.Tuple", "value", 1),
             Static("[0, ...]", "m.Tuple", "value", 2),
-            ("[0, ...]", "[0, ...], another value that reads the same"),
+            ("[0, ...]", "[0, ...], another value, in a part that is not shown"),
+        ),
+        (
+            Static("Set(0)", "m.Set", "value", 1),
+            Static("Set(0)", "m.Set", "value", 2),
+            ("Set(0)", "Set(0), another value that reads the same"),
         ),
         (
             Static("1", "builtins.int", "value", 1),

@@ -152,13 +152,26 @@ def test_a_static_number(text: str, kind: str) -> None:
     )
 
 
-def test_what_equinox_holds_static() -> None:
-    text = "(((None, 0.2), PyTreeDef(CustomNode(M[()], [*]))),)"
-    signature = static(text, "builtins.tuple")
-    assert hint("static_value", "cfg", "...0.1...", "...0.2...", signature=signature) == (
-        "all that is no array is static here, as under equinox.filter_jit: "
+@pytest.mark.parametrize("name", ["model", "model.lr", "model[0]"])
+def test_a_leaf_that_a_library_holds_static(name: str) -> None:
+    signature = Signature(
+        tree=("call", None, ("model",), ("*",)),
+        static=((name, Static("0.2", "builtins.float", "value", 2)),),
+    )
+    assert hint("static_value", name, "0.1", "0.2", signature=signature) == (
+        f"{name} is no array, and so static, as all such is under equinox.filter_jit: "
         "make what varies an array, with jnp.asarray"
     )
+
+
+def test_a_static_argument_beside_one_whose_name_it_begins_with() -> None:
+    signature = Signature(
+        tree=("call", None, ("model",), ("*",)),
+        static=(("models", Static("2", "builtins.int", "value", 2)),),
+    )
+    told = hint("static_value", "models", "1", "2", signature=signature)
+    assert told is not None
+    assert told.startswith("models is static")
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,121 @@ def test_of_two_functions_of_one_definition_the_one_that_runs_is_meant(name):
         one(X)
         transform(two)
     assert (log.of(one).count, log.of(two).count) == (1, times)
+
+
+# -- arguments that a library splits ----------------------------------------------------------
+
+
+class Scaled(equinox.Module):
+    w: jax.Array
+    factor: float
+    act: object = equinox.field(static=True, default=jnp.tanh)
+
+
+def reasons(f, *calls):
+    """The reasons of the last call, as (kind, argument, before, after)."""
+    with count_compiles(cold=True) as log:
+        for args, kwargs in calls:
+            f(*args, **kwargs)
+    assert log.count == len(calls)
+    return [(r.kind, r.argument, r.before, r.after) for r in log[-1].reasons]
+
+
+def call(*args, **kwargs):
+    return args, kwargs
+
+
+SPLIT = {
+    "shape of a module's array": (
+        call(Scaled(X, 1.0), X),
+        call(Scaled(X[:2], 1.0), X[:2]),
+        [("shape", "model.w", "(4, 3)", "(2, 3)"), ("shape", "x", "(4, 3)", "(2, 3)")],
+    ),
+    "a number in a module": (
+        call(Scaled(X, 1.0), X),
+        call(Scaled(X, 2.0), X),
+        [("static_value", "model.factor", "1.0", "2.0")],
+    ),
+    "a number by position": (
+        call(Scaled(X, 1.0), X, 0.1),
+        call(Scaled(X, 1.0), X, 0.2),
+        [("static_value", "rate", "0.1", "0.2")],
+    ),
+    "a number by keyword, in a dict": (
+        call(Scaled(X, 1.0), X, more={"k": 1}),
+        call(Scaled(X, 1.0), X, more={"k": 2}),
+        [("static_value", "more['k']", "1", "2")],
+    ),
+    "an array where a number was": (
+        call(Scaled(X, 1.0), X, 0.1),
+        call(Scaled(X, 1.0), X, jnp.float32(0.1)),
+        [("static_value", "rate", "0.1", "absent")],
+    ),
+    "another member": (
+        call(Scaled(X, 1.0), X, more={"k": X}),
+        call(Scaled(X, 1.0), X, more={"k": X, "l": X}),
+        [("tree", "more", "dict of 1", "dict of 2 with ['l']")],
+    ),
+}
+
+
+@pytest.mark.parametrize("donate", ["none", "all", "all-except-first"])
+@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.filterwarnings("ignore:Some donated buffers")
+def test_reasons_name_what_the_caller_wrote(name, donate):
+    @equinox.filter_jit(donate=donate)
+    def step(model, x, rate=1.0, *, more=None):
+        return jax.tree.map(lambda leaf: leaf + 1, (model.w * model.factor, x, rate, more))
+
+    *calls, expected = SPLIT[name]
+    fresh = [jax.tree.map(lambda v: v + 0 if equinox.is_array(v) else v, c) for c in calls]
+    assert sorted(reasons(step, *fresh)) == sorted(expected)  # a donated array comes first
+
+
+def test_a_signature_reads_as_the_call_was_written():
+    @equinox.filter_jit
+    def step(model, *rest, flag):
+        return model.w
+
+    with count_compiles(cold=True) as log:
+        step(Scaled(X, 1.0), X, 3, flag=True)
+    assert log[0].call == "step(f32[4,3], f32[4,3], args[2]=3, flag=True, model.factor=1.0)"
+    assert log[0].signature.paths == ("model.w", "args[1]")
+
+
+def test_a_jitted_model_names_its_own_arrays():
+    model = equinox.filter_jit(equinox.nn.Linear(3, 2, key=jax.random.key(0)))
+    with count_compiles(cold=True) as log:
+        model(X[0])
+    assert [path for path in log[0].signature.paths if path.startswith("fun.")] == [
+        "fun.weight",
+        "fun.bias",
+    ]
+
+
+@jax.tree_util.register_pytree_node_class
+class Strict:
+    """A node that takes no stand-ins for its children."""
+
+    def __init__(self, value):
+        if type(value) is object:
+            raise TypeError("no array")
+        self.value = value
+
+    def tree_flatten(self):
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def test_a_node_that_takes_no_stand_ins_is_counted_under_other_names():
+    @equinox.filter_jit
+    def step(a, k):
+        return a.value * k
+
+    calls = [call(Strict(X), 1), call(Strict(X), 2)]
+    ((kind, argument, before, after),) = reasons(step, *calls)
+    assert (kind, argument) == ("static_value", "static")
+    assert before != after

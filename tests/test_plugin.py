@@ -267,7 +267,7 @@ MALFORMED = {
     "exactly=True": "exactly must be a non-negative int",
     "exactly=1, at_most=2": "exactly= excludes",
     "at_least=3, at_most=2": "at_least= is more than at_most=",
-    "exactly=1, off='f'": "it has no off=, but exactly=, at_most=, at_least=, of=, fail_fast=, limit=",
+    "exactly=1, off='f'": "it has no off=, but exactly=, at_most=, at_least=, of=, ",
     "none=True": "exactly=0 is no compilation, and only the fixture's none() counts eager ops too",
     "exactly=1, of=3": "is no function",
     "exactly=1, of=[]": "of= is empty",
