@@ -46,7 +46,9 @@ def message(
         if reason.hint is not None
     }
     if most is not None and len(records) > most:
-        told = list(dict.fromkeys(hints.values()))[:_HINTS_SHOWN]
+        told = list(dict.fromkeys(hints.values()))
+        if len(told) > _HINTS_SHOWN:
+            told[_HINTS_SHOWN:] = [f"and {len(told) - _HINTS_SHOWN} more"]
         if not any(record.reasons for record in records):
             told = [_FIRST]
         found += ["What to do:", *(f"  - {hint}" for hint in told)] if told else []

@@ -111,6 +111,8 @@ def _static(reason: Reason, case: _Case) -> str | None:
         return None
     if value.compares == "identity":
         return _identity(reason, value)
+    if _made_anew(reason):
+        return f"{name} holds functions that were made anew: make it once and pass the same object"
     if _among_arguments(name or "", case.signature):
         return (
             f"{name} is no array, and so static, as all such is under equinox.filter_jit: "
@@ -128,6 +130,13 @@ def _among_arguments(name: str, signature: Signature) -> bool:
     """Whether a static value is a leaf of an argument, which a library split."""
     names = signature.tree[2] if isinstance(signature.tree, tuple) else ()
     return any(name == n or name.startswith((f"{n}.", f"{n}[")) for n in names)
+
+
+def _made_anew(reason: Reason) -> bool:
+    """Whether what is told of before and after differs in addresses only."""
+    before, after = reason.before or "", reason.after or ""
+    plain = without_addresses(before)
+    return plain != before and plain == without_addresses(after)
 
 
 def _identity(reason: Reason, value: Static) -> str | None:
@@ -159,6 +168,9 @@ def _tree(reason: Reason, _: _Case) -> str | None:
     name, before, after = reason.argument, reason.before or "", reason.after or ""
     if name is None or "absent" in (before, after):
         return None
+    if " with metadata " in before and _made_anew(reason):
+        kind = before.split(" ")[0]
+        return f"what {kind} holds as metadata was made anew: make it once and hold the same object"
     if " with metadata " in before:
         return (
             f"what {before.split(' ')[0]} holds as metadata is part of the structure: "

@@ -172,8 +172,10 @@ class CompileLog(CompileView):
 
         A tuple in ``calls`` is several positional arguments, anything else one. Counts the
         compilations of ``function`` if it is jitted, else those of all users' functions in
-        the call; ``of`` narrows to others.
+        the call; ``of`` narrows to others. Raises ``TypeError`` for one array in place of calls.
         """
+        if hasattr(calls, "__array__"):
+            raise TypeError("calls is one array, not a list of calls: to call once, give [array]")
         self._ready()
         if of is None and compiles_itself(function):
             of = function

@@ -202,7 +202,9 @@ class CompileView(Sequence[Compilation]):
         return bool(self.count)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.count} compilations, {self.seconds:.3g} s>"
+        n = self.count
+        times = f"{n} compilation{'' if n == 1 else 's'}"
+        return f"<{type(self).__name__} of {times}, {self.seconds:.3g} s>"
 
     def explain(self) -> str:
         """Every compilation with its signature, call site and reasons, as text."""

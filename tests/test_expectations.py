@@ -239,6 +239,12 @@ def test_per_call(log):
         log.per_call(3, [x(3)])
 
 
+def test_per_call_wants_a_list_of_calls(log):
+    for one_array in (x(3), jnp.ones(3)):
+        with pytest.raises(TypeError, match="calls is one array"):
+            log.per_call(f, one_array)
+
+
 def test_per_call_raises_what_the_function_raises(log):
     @jax.jit
     def bad(a):

@@ -168,7 +168,8 @@ def test_hints_are_given_once_and_a_few_of_them() -> None:
     hints = [Reason("shape", f"x{n}", "(3,)", "(4,)", f"pad {n}") for n in (1, 1, 2, 3, 4, 5, 6)]
     text = failure.message([compilation(reasons=tuple(hints))], [], None, 0, "f")
     assert text.partition("What to do:\n")[2].splitlines() == [
-        f"  - pad {n}" for n in (1, 2, 3, 4, 5)
+        *(f"  - pad {n}" for n in (1, 2, 3, 4, 5)),
+        "  - and 1 more",
     ]
 
 

@@ -164,6 +164,20 @@ def test_a_leaf_that_a_library_holds_static(name: str) -> None:
     )
 
 
+def test_a_value_whose_functions_were_made_anew() -> None:
+    texts = [f"Transform(update=<function update at 0x7f{n}>)" for n in (10, 11)]
+    told = hint("static_value", "cfg", *texts, signature=static(texts[1], "m.Transform"))
+    assert told == (
+        "cfg holds functions that were made anew: make it once and pass the same object"
+    )
+    node = [f"TrainState with metadata {text}" for text in texts]
+    assert hint("tree", "state", *node) == (
+        "what TrainState holds as metadata was made anew: make it once and hold the same object"
+    )
+    other = node[1].replace("update at", "scale at")
+    assert "varies" in (hint("tree", "state", node[0], other) or "")
+
+
 def test_a_static_argument_beside_one_whose_name_it_begins_with() -> None:
     signature = Signature(
         tree=("call", None, ("model",), ("*",)),
