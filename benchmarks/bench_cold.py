@@ -44,11 +44,18 @@ def measure(smallest: bool) -> Iterator[Row]:
 def _against_clear_caches(count: int, times: int) -> Ratio:
     x = jnp.ones(8)
     shape = jax.ShapeDtypeStruct((8,), np.float32)
-    functions: list[Callable[[Any], Any]] = [jax.jit(lambda x, n=n: x + n) for n in range(count)]
+    traced: list[int] = []
+
+    def new(n: int) -> Callable[[Any], Any]:
+        return jax.jit(lambda x: (traced.append(n), x + n)[1])
+
+    functions = [new(n) for n in range(count)]
 
     def test(forget: Callable[[], object]) -> float:
+        traced.clear()
         for f in functions:
             jax.eval_shape(f, shape)  # something to forget, at the least cost
+        assert len(traced) == count  # the last start had forgotten all of them
         ten_ops(x)
         return cpu(lambda: (forget(), ten_ops(x)))
 

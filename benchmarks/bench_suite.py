@@ -28,7 +28,7 @@ def cold():
 """
 _OURS: Final = """
 def test_{n}(jax_compiles):
-    f = jax.jit(lambda x: step(x))
+    f = jax.jit(step)
     ten_ops(THREE)
     with jax_compiles.exactly(1, of=f):
         f(THREE)

@@ -62,6 +62,7 @@ class Numbers:
 numbers = Numbers()
 
 _MAX_FUNCTIONS: Final = 4096
+_MAX_USERS: Final = 65_536
 _users: dict[int | None, bool] = {}
 _functions: dict[Hashable, Function] = {}
 """What was found of a function, by its number: numbers are never used again."""
@@ -268,7 +269,7 @@ def users(fun: Any) -> bool:
         p = probes.probe()
         found = layers(fun, p.jitted_types)
         known = not all(_in_jax(layer, p) for layer in found) or not p.owns(fun)
-        if len(_users) > _MAX_FUNCTIONS:
+        if len(_users) > _MAX_USERS:
             _users.clear()
         if number is not None:
             _users[number] = known

@@ -260,19 +260,17 @@ class Probe:
         # What jitted objects share outlives them, and serves the next one of the function.
         shared.clear()
         self._pjit._cpp_pjit_cache_explicit_attributes.clear()
-        evict = self._trace_cache()
-        for fun in self._traced_functions():
-            if is_users(fun):
-                evict(fun)
-                if self.version < (0, 5):
-                    made: Any = self.jax.jit(fun)
-                    made._clear_cache()
+        self._forget_in(self._cache_of_traces(), is_users)
+        inferred = self._pjit._infer_params_cached
+        if hasattr(inferred, "evict_weakref"):  # from 0.9
+            self._forget_in(inferred, is_users)
+        else:
+            inferred.cache_clear()
         if self.version < (0, 5):
             # There, ``clear_all`` does nothing from its second call on.
             for jitted in self.live_jitted():
                 if type(jitted) is self.jitted_types[0] and is_users(self.inner(jitted)):
                     self._clear(jitted)
-        self._pjit._infer_params_cached.cache_clear()
         for mapped in list(getattr(self._api, "_pmap_cache_clears", ())):
             mapped._cache_clear()
         parallel = getattr(self._pxla, "parallel_callable", None)
@@ -283,21 +281,25 @@ class Probe:
     def _clear(jitted: Any) -> None:
         jitted._clear_cache()
 
-    def _trace_cache(self) -> Callable[[Any], None]:
-        """How to forget the traces of one function: by weak reference from 0.8, by name before."""
-        cache = self._cache_of_traces()
+    def _forget_in(self, cache: Any, is_users: Callable[[Any], bool]) -> None:
+        """Forget one function after the other: by weak reference from 0.8, by name before."""
         evict = getattr(cache, "evict_weakref", None) or getattr(cache, "evict_function", None)
         if evict is None:
             raise UnsupportedJaxError(
                 self.jax.__version__, ["no way to forget one function's traces"]
             )
-        return evict  # type: ignore[no-any-return]
+        for fun in self._functions_of(cache):
+            if is_users(fun):
+                evict(fun)
+                if self.version < (0, 5):
+                    made: Any = self.jax.jit(fun)
+                    made._clear_cache()
 
     def _cache_of_traces(self) -> Any:
         return getattr(self._pe if self.traces_by_log else self._pjit, self._trace_cache_name)
 
-    def _traced_functions(self) -> list[Any]:
-        cache = self._cache_of_traces()
+    @staticmethod
+    def _functions_of(cache: Any) -> list[Any]:
         if hasattr(cache, "cache_keys"):
             refs = {id(key[0]): key[0] for key in cache.cache_keys()}.values()
             return [fun for fun in (ref() for ref in refs) if fun is not None]
