@@ -30,6 +30,7 @@ COUNTING = (
     "tests/test_cold.py",
     "tests/test_counting.py",
     "tests/test_expectations.py",
+    "tests/test_libraries.py",
     "tests/test_model.py",
     "tests/test_selfcheck.py",
 )
