@@ -32,6 +32,7 @@ COUNTING = (
     "tests/test_expectations.py",
     "tests/test_libraries.py",
     "tests/test_model.py",
+    "tests/test_ownership.py",
     "tests/test_selfcheck.py",
 )
 

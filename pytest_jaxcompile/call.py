@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from pytest_jaxcompile.identity import numbers, options_of
+from pytest_jaxcompile.identity import bound, numbers, options_of
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Signature, Static, Tree
 from pytest_jaxcompile.split import split_call
@@ -189,8 +189,11 @@ def static_of(value: Any) -> Static:
         value, (FunctionType, MethodType)
     )
     key: int | None = None
-    if by_identity:
-        key = numbers.of(value)
+    if isinstance(value, MethodType):
+        key = hash(bound(value))  # two accesses of one method are equal
+    elif by_identity:
+        # Without a weak reference: JAX's caches keep the value, so its id is its own.
+        key = numbers.of(value) or id(value)
     else:
         try:
             key = hash(value)

@@ -42,7 +42,8 @@ def differences(before: Signature, after: Signature) -> tuple[Reason, ...]:
 def distance(before: Signature, after: Signature, limit: int | None = None) -> int:
     """How far two signatures are apart: the number of their differences.
 
-    Under other transformations the arrays are others, too. So each transformation that came
+    A call of which nothing is known is one apart from one that is known. Under other
+    transformations the arrays are others, too. So each transformation that came
     or went counts, and if that renamed the arrays, it counts once more. With ``limit``, a
     distance of at least ``limit`` may be told too low, but never below ``limit``.
     """
@@ -51,6 +52,7 @@ def distance(before: Signature, after: Signature, limit: int | None = None) -> i
         if leaves >= limit:
             return leaves
     n = len(_differences(before, after))
+    n += isinstance(before.tree, str) != isinstance(after.tree, str)
     if before.transform != after.transform:
         old, new = Counter(before.transform), Counter(after.transform)
         n += max(0, (old - new).total() + (new - old).total() - 1)
@@ -97,6 +99,8 @@ def _of_program(before: Signature, after: Signature) -> list[_Difference]:
 
 def _of_call(before: Signature, after: Signature) -> list[_Difference]:
     found: list[_Difference] = []
+    if isinstance(before.tree, str) or isinstance(after.tree, str):
+        return found  # of a program that came without its call, nothing is known of one
     moved: dict[str, tuple[str, str]] = {}
     if before.call_form != after.call_form:
         moved = _moved(before.call_form, after.call_form)
@@ -118,7 +122,7 @@ def _unnamed(before: Signature, after: Signature) -> Iterator[_Difference]:
         yield "transform", None, text, f"{text} in another context, such as an axis name"
     elif before.context != after.context:
         yield "config", None, "one trace context", "another one, by no option that JAX names"
-    elif before != after:
+    elif before != after and isinstance(before.tree, str) == isinstance(after.tree, str):
         arrays = [f"a program of {len(s.leaves)} arrays" for s in (before, after)]
         yield "unknown", None, *(arrays if arrays[0] != arrays[1] else ("one program", "another"))
 

@@ -30,6 +30,7 @@ class Numbers:
     def __init__(self) -> None:
         self._next = itertools.count(1)
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._alive: set[int] = set()
         self._lock = threading.RLock()
 
     def of(self, value: Any, create: bool = True) -> int | None:
@@ -50,6 +51,7 @@ class Numbers:
                 return None
             number = next(self._next)
             self._known[key] = (ref, number)
+            self._alive.add(number)
             return number
 
     def _drop(self, key: int, ref: weakref.ref[Any]) -> None:
@@ -57,6 +59,11 @@ class Numbers:
             known = self._known.get(key)
             if known is not None and known[0] is ref:
                 del self._known[key]
+                self._alive.discard(known[1])
+
+    def alive(self, number: int) -> bool:
+        """Whether the object of this number is still there."""
+        return number in self._alive
 
 
 numbers = Numbers()
@@ -92,7 +99,9 @@ def wrapped(value: Any) -> Any:
     try:
         inner = getattr(value, "__wrapped__", None)
         if inner is None:
-            inner = getattr(value, "__dict__", {}).get("func")
+            members = getattr(value, "__dict__", {})
+            # As of a partial of a library's, such as equinox's.
+            inner = members.get("func") if {"func", "args", "keywords"} <= members.keys() else None
     except Exception:
         return None
     return inner if callable(inner) else None
@@ -136,7 +145,7 @@ def identify(stack: Stack, p: Probe) -> Function:
     number = numbers.of(fun)
     options = options_of(stack)
     through = tuple(map(numbers.of, wrappers))
-    key = (number, options, through, stack.caller_is_jax, stack.pmap)
+    key = (number, options, through, stack.jitted_by_jax, stack.pmap)
     known = _functions.get(key)
     if known is None or number is None or None in through:
         if len(_functions) > _MAX_FUNCTIONS:
@@ -151,7 +160,7 @@ def _identify(
     fun = stack.fun
     found = list(layers(fun, p.jitted_types))
     in_jax = all(_in_jax(layer, p) for layer in found)
-    eager_op = in_jax and is_eager(fun, stack.caller_is_jax, p)
+    eager_op = in_jax and is_eager(fun, stack.jitted_by_jax, p)
     outer = None if eager_op else wrapper_of(stack, p)
     if outer is not None:
         found += [o for o in layers(outer, p.jitted_types) if o is not outer]
@@ -159,7 +168,14 @@ def _identify(
     tokens |= {bound(layer) for layer in found if isinstance(layer, MethodType)}
     tokens.add(("jit", number, options))
     if not eager_op:
-        tokens |= {numbers.of(wrapper) for wrapper in stack.wrappers}
+        own = {id(layer) for layer in found}
+        tokens |= {
+            numbers.of(wrapper)
+            for wrapper in stack.wrappers
+            if stack.pmap or own & {id(layer) for layer in layers(wrapper, p.jitted_types)}
+        }
+    if outer is not None:
+        tokens.add(numbers.of(outer))
     story: Hashable = number
     if outer is not None:
         story = numbers.of(outer)
@@ -214,6 +230,13 @@ def held(wrapper: Any, p: Probe) -> list[Any]:
     return [member for member in members if type(member) is p.jitted_types[0]]
 
 
+def is_alive(function: Function) -> bool:
+    """Whether the object that tells ``function`` from others is still there."""
+    story = function.story
+    number = story[-1] if isinstance(story, tuple) else story
+    return not isinstance(number, int) or numbers.alive(number)
+
+
 def wrapper_token(
     wrapper: Any, fun: Any, options: tuple[tuple[str, str], ...], p: Probe
 ) -> Hashable:
@@ -253,12 +276,12 @@ def _in_jax(value: Any, p: Probe) -> bool:
     return module.partition(".")[0] in ("jax", "jaxlib", "builtins", "functools")
 
 
-def is_eager(fun: Any, caller_is_jax: bool, p: Probe) -> bool:
+def is_eager(fun: Any, jitted_by_jax: bool, p: Probe) -> bool:
     """Whether JAX jits ``fun``, which is JAX's, to run an operation eagerly.
 
     ``jax.jit(jnp.sum)`` of a user's is none: nothing of JAX's holds that jitted object.
     """
-    return caller_is_jax or p.owns(fun)
+    return jitted_by_jax or p.owns(fun)
 
 
 def users(fun: Any) -> bool:
@@ -322,9 +345,21 @@ def _unspecified(value: Any) -> bool:
 
 
 def _option(value: Any, default: Any) -> str:
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
-    return str(bool(value) if isinstance(default, bool) else value)
+    if isinstance(default, bool):
+        return str(bool(value))
+    if isinstance(value, tuple):
+        texts = [_placed(each) for each in value]
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+    return _placed(value)
+
+
+def _placed(value: Any) -> str:
+    """A value as text; a sharding, whose own text has no devices, with their order."""
+    try:
+        devices = [d.id for d in value.mesh.devices.flat]
+    except Exception:  # no sharding, or one over a mesh that has no devices
+        return str(value)
+    return f"{value} on {devices}"
 
 
 _OPTIONS: dict[str, Any] = {

@@ -6,17 +6,18 @@ import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Hashable, Iterable
-from typing import Any, Final, Literal
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final, Literal, NamedTuple
 
 from pytest_jaxcompile.errors import CountUnavailableError
 from pytest_jaxcompile.history import Draft
-from pytest_jaxcompile.identity import Function, identify
+from pytest_jaxcompile.identity import Function, identify, is_alive
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Signature
 from pytest_jaxcompile.stack import Stack, jaxpr_of
 
 _MARKED: Final = 32
+_REMEMBERED: Final = 2048
 
 
 class Entry:
@@ -68,16 +69,33 @@ class UnderWay(threading.local):
         self.disk_hit = False
         self.traced: dict[Hashable, tuple[float, float]] = {}
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
-        self.last: deque[tuple[Function, Signature | None, frozenset[int]]] = deque(maxlen=256)
         self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
         """What was lowered last, and compiles next."""
 
-    def remember(
+
+class Met(NamedTuple):
+    """A function that was traced or called, with what is known of the caller's part."""
+
+    function: Function
+    part: Signature | None
+    marks: frozenset[int]
+
+
+class Lately:
+    """What was traced or called last, on any thread: for programs that come without their call."""
+
+    def __init__(self) -> None:
+        self._met: deque[Met] = deque(maxlen=_REMEMBERED)
+
+    def meet(
         self, function: Function, part: Signature | None = None, jaxprs: Iterable[Any] = ()
     ) -> None:
-        """For programs that come without their call: what was traced or called last comes last."""
-        self.last.append((function, part, marks(jaxprs)))
+        self._met.append(Met(function, part, marks(jaxprs)))
+
+    def of_definition(self, meant: Callable[[Function], bool]) -> list[Met]:
+        """Most recent first."""
+        return [met for met in reversed(self._met.copy()) if meant(met.function)]
 
 
 def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
@@ -90,33 +108,48 @@ def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
     )
 
 
-def by_definition(stack: Stack, thread: UnderWay, p: Probe) -> tuple[Function, Signature]:
-    """A program without a call: the last function of this thread defined at that place."""
+def by_definition(stack: Stack, lately: Lately, p: Probe) -> tuple[Function, Signature]:
+    """A program without a call: the function defined at that place that was traced or called.
+
+    Raises :class:`CountUnavailableError` if several functions could be meant, or none.
+    """
     debug = getattr(jaxpr_of(stack.jaxpr), "debug_info", None)
     source = str(getattr(debug, "func_src_info", None) or "")
     name, _, place = source.partition(" at ")
-    name = name or stack.name or "?"
+    name = name or stack.name or ""
+    if not name:  # lowered before anybody listened, and compiled now
+        return _by_heap(p.program_name(stack.computation) or "?", "", p), Signature()
 
-    def meant(function: Function) -> bool:
-        if place:
-            return function.source == source or function.defined_at == place
-        return function.name == name
-
-    mine = marks(stack.related)
-    found = [each for each in reversed(thread.last) if meant(each[0])]
+    if place:
+        found = lately.of_definition(lambda f: f.source == source)
+        found = found or lately.of_definition(lambda f: f.defined_at == place)
+    else:
+        found = lately.of_definition(lambda f: f.name == name)
     # Several functions can have one definition: the backward pass belongs to the one whose
     # forward pass its jaxpr was made from.
-    for function, part, kept in found:
-        if not mine.isdisjoint(kept):
-            return function, part or Signature()
+    mine = marks(jaxpr for jaxpr in (*stack.related, stack.jaxpr) if jaxpr is not None)
+    made_from = next((met for met in found if not mine.isdisjoint(met.marks)), None)
+    if made_from is not None:
+        return made_from.function, made_from.part or _part(made_from.function, found)
+    alive = {met.function.story: met.function for met in found if is_alive(met.function)}
+    if not all(function.eager_op for function in alive.values()):
+        # One that was met may not be the one that is meant: it is, if there is no other.
+        number = max(len(alive), p.number_of_source(source) if place else 0)
+        if number > 1:
+            raise _ambiguous(name, place, number)
     if found:
-        function = found[0][0]
-        parts = (part for other, part, _ in found if part and other.story == function.story)
-        return function, next(parts, Signature())
+        function = next(iter(alive.values()), found[0].function)
+        return function, _part(function, found)
     if not place.startswith(p.directory):
         return _by_heap(name, place, p), Signature()
     tokens: frozenset[Hashable] = frozenset()
     return Function(name, name, "?", place, True, tokens, ("place", place), False), Signature()
+
+
+def _part(function: Function, found: list[Met]) -> Signature:
+    """What is known last of how ``function`` was called."""
+    parts = (met.part for met in found if met.part and met.function.story == function.story)
+    return next(parts, Signature())
 
 
 def _by_heap(name: str, place: str, p: Probe) -> Function:
@@ -132,8 +165,12 @@ def _by_heap(name: str, place: str, p: Probe) -> Function:
         if place in (function.defined_at, "") and function.name == name:
             found[function.story] = function
     if len(found) != 1:
-        raise CountUnavailableError(
-            f"a program of {name}, defined at {place or 'an unknown place'}, compiled without "
-            f"a call that could be read, and {len(found)} functions could be meant"
-        )
+        raise _ambiguous(name, place, len(found))
     return next(iter(found.values()))
+
+
+def _ambiguous(name: str, place: str, count: int) -> CountUnavailableError:
+    return CountUnavailableError(
+        f"a program of {name}, defined at {place or 'an unknown place'}, compiled without "
+        f"a call that could be read, and {count} functions could be meant"
+    )

@@ -36,6 +36,7 @@ class Probe:
         import jax
         import jax.monitoring
         from jax._src import (
+            ad_checkpoint,
             api,
             compilation_cache,
             compiler,
@@ -53,6 +54,7 @@ class Probe:
         self._config = config
         self._pjit = pjit
         self._api = api
+        self._checkpoint = ad_checkpoint
         self._is_user_filename = source_info_util.is_user_filename
         self._pe = partial_eval
         self._pxla = pxla
@@ -88,6 +90,7 @@ class Probe:
             (self._pjit, "_cpp_pjit_cache_fun_only"),
             (self._pjit, "_infer_params_cached"),
             (self._pe if self.traces_by_log else self._pjit, self._trace_cache_name),
+            (self._checkpoint, "_trace_to_jaxpr"),
             (self._config, "trace_context"),
             (self._config, "explain_cache_misses"),
         ):
@@ -122,7 +125,7 @@ class Probe:
             return type(value) is not self.jitted_types[0]
         return (
             isinstance(value, FunctionType)
-            and hasattr(value, "lower")
+            and "infer_params" in value.__code__.co_freevars
             and self.zone(value.__code__.co_filename) == JAX
         )
 
@@ -136,6 +139,14 @@ class Probe:
         if info is None and hasattr(jitted, "_cache_miss"):
             info = dict(cells(jitted._cache_miss)).get("jit_info")
         return info
+
+    @staticmethod
+    def program_name(module: Any) -> str | None:
+        """What a lowered module says whose it is; ``None`` if there is no module."""
+        if module is None:
+            return None
+        name = str(module.operation.attributes["sym_name"]).strip('"')
+        return name.removeprefix("jit_").removeprefix("pmap_")
 
     def live_jitted(self) -> Iterator[Any]:
         """All jitted functions alive, JAX's own included. Walks the heap: for error paths only."""
@@ -170,6 +181,12 @@ class Probe:
             maker = maker.__wrapped__
         code = getattr(maker, "__code__", None)
         return code is not None and not {"jit", "pjit"}.isdisjoint(code.co_names)
+
+    def number_of_source(self, source: str) -> int:
+        """How many live functions that were jitted have this name and place of JAX's."""
+        live = (jitted for jitted in self.live_jitted() if type(jitted) is self.jitted_types[0])
+        found = (j for j in live if getattr(self.info(j), "fun_sourceinfo", None) == source)
+        return len({id(self.inner(jitted)) for jitted in found})
 
     def _jitted_under(self, value: Any, depth: int = 4) -> Iterator[Any]:
         """The functions of jitted objects that ``value`` is, wraps, or keeps as a member."""
@@ -271,6 +288,7 @@ class Probe:
             for jitted in self.live_jitted():
                 if type(jitted) is self.jitted_types[0] and is_users(self.inner(jitted)):
                     self._clear(jitted)
+        self._checkpoint._trace_to_jaxpr.cache_clear()
         for mapped in list(getattr(self._api, "_pmap_cache_clears", ())):
             mapped._cache_clear()
         parallel = getattr(self._pxla, "parallel_callable", None)

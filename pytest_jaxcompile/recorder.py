@@ -13,7 +13,7 @@ from pytest_jaxcompile.call import of_call
 from pytest_jaxcompile.errors import CompileCountError
 from pytest_jaxcompile.history import Draft, History
 from pytest_jaxcompile.identity import Function, forget_functions, identify
-from pytest_jaxcompile.links import Attached, Entry, UnderWay, by_definition
+from pytest_jaxcompile.links import Attached, Entry, Lately, UnderWay, by_definition
 from pytest_jaxcompile.probe import (
     COMPILE_EVENT,
     DISK_HIT_EVENT,
@@ -49,6 +49,7 @@ class Recorder:
         self._tracing = 0
         self._tap: Tap | None = None
         self._thread = UnderWay()
+        self._lately = Lately()
         self._jaxprs = Attached()
         self._modules = Attached()
         self._history = History()
@@ -82,6 +83,7 @@ class Recorder:
                 # Views hold the list they were cut from; the next recording starts another.
                 self.entries = []
                 self._history = History()
+                self._lately = Lately()
                 for pending in self._pending:
                     pending.clear()
                 self._pending.clear()
@@ -159,7 +161,6 @@ class Recorder:
                 if not any(pending is p for p in self._pending):
                     self._pending.append(pending)
                 pending.append((stack.entry, self._entry("trace", function)))
-                self._thread.remember(function)
         except Exception as error:
             self._failed_to_read(error)
 
@@ -175,8 +176,6 @@ class Recorder:
         resolved = function is not None
         function = function or identify(stack, p)
         thread = self._thread
-        if not resolved:
-            thread.remember(function)
         start = time.time() - duration
         for story, (began, _) in list(thread.traced.items()):
             if began >= start:
@@ -184,6 +183,8 @@ class Recorder:
         thread.traced[function.story] = (start, own)
         jaxpr = jaxpr_of(stack.jaxpr)
         new = self._jaxprs.get(jaxpr) is None
+        if new and jaxpr is not None:
+            self._lately.meet(function, None, (jaxpr,))
         if not logged and made > 1:
             self.incomplete += 1  # nested traces, of whatever function
         unlogged = new and not resolved and (not function.logged or (made and not logged))
@@ -193,7 +194,7 @@ class Recorder:
             part = of_call(stack, p) if stack.ahead_of_time else None
             self._jaxprs.put(jaxpr, (function, part))
             if part is not None:
-                thread.remember(function, part)
+                self._lately.meet(function, part)
 
     def _resolve(self, stack: Stack) -> Function | None:
         """Count the traces that ended with, or inside, the one whose event fires.
@@ -214,10 +215,19 @@ class Recorder:
         for index, (entry, trace) in enumerate(ended):
             if stack.finished if index == 0 else _filled(entry):
                 self._append(trace)
+                if index:
+                    self._traced_inside(entry, trace.function)
             else:
                 # It failed, and JAX does not log another try: that fills the same entry.
                 self._failed.append((entry, trace))
         return ended[0][1].function
+
+    def _traced_inside(self, entry: Any, function: Function) -> None:
+        """A nested trace has no event: what it made may be run alone, as by ``jax.checkpoint``."""
+        jaxpr = jaxpr_of(entry.pjit_params.params["jaxpr"])
+        if self._jaxprs.get(jaxpr) is None:
+            self._jaxprs.put(jaxpr, (function, None))
+            self._lately.meet(function, None, (jaxpr,))
 
     def _settle(self) -> None:
         """Count the traces that ended without an event, or whose event is still to come."""
@@ -226,11 +236,13 @@ class Recorder:
                 if _filled(item[0]):
                     pending.remove(item)
                     self._append(item[1])
+                    self._traced_inside(item[0], item[1].function)
 
     def _lowered(self, stack: Stack, duration: float) -> None:
         own = self._own(duration)
         if not stack.finished:
             return
+        self._settle()
         function, part = self._who(stack)
         if stack.lowered is not None:
             program = None
@@ -241,7 +253,7 @@ class Recorder:
                 program = Program(part, stack, probe())
             self._modules.put(stack.lowered, (function, program, own))
         if stack.related and stack.fun is not None:
-            self._thread.remember(function, part, stack.related)
+            self._lately.meet(function, part, stack.related)
         for jaxpr in (stack.jaxpr, *stack.related):
             inner = jaxpr_of(jaxpr)
             if inner is not None and self._jaxprs.get(inner) is None:
@@ -255,6 +267,7 @@ class Recorder:
         own = self._own(duration)
         if not stack.finished:
             return None
+        self._settle()
         p = probe()
         lowered = self._modules.get(stack.computation)
         lower_seconds = 0.0
@@ -273,7 +286,6 @@ class Recorder:
         start = time.time() - duration - lower_seconds - trace_seconds
         if began is not None and call is not None:
             start = began
-        self._settle()
         with self._lock:
             self._count += 1
             draft = Draft(
@@ -296,7 +308,7 @@ class Recorder:
             self._append(entry)
         thread.compiled.append((draft.start, draft.seconds))
         if stack.fun is not None and not stack.related:
-            thread.remember(function, program.part)
+            self._lately.meet(function, program.part)
         return entry
 
     # -- reading ------------------------------------------------------------------
@@ -313,7 +325,7 @@ class Recorder:
         known = self._modules.get(stack.computation) if stack.computation is not None else None
         if known is not None and known[1] is not None:
             return known[0], known[1].part
-        return by_definition(stack, self._thread, p)
+        return by_definition(stack, self._lately, p)
 
     def _own(self, duration: float) -> float:
         """``duration`` less what was compiled inside it on this thread."""

@@ -69,6 +69,8 @@ class Program:
     def compiled(self, stack: Stack) -> Program:
         """The same program, lowered before and compiled now, for the devices of ``stack``."""
         again = copy(self)
+        # Until 0.5 a lowering ahead of time shows no call, as when a jaxpr is run by itself.
+        again.transform = stack.transforms[::-1]
         if stack.devices is not None:
             again._devices = stack.devices
         again._compiler_options = stack.compiler_options

@@ -72,7 +72,8 @@ class Stack:
     pmap = False
     static_numbers: tuple[int, ...] = ()
     """The positions of a pmap's static arguments."""
-    caller_is_jax = False
+    jitted_by_jax = False
+    """Whether a function of JAX that jits made the call."""
     called_from: str | None = None
 
 
@@ -200,7 +201,8 @@ class StackReader:
             return None
         if name == "wrapped" and "infer_params" in code.co_freevars:
             return _read_mapped
-        return None if code.co_filename.endswith(_TRAMPOLINES) else _read_other_caller
+        # A function of JAX that jits what it calls, rather than calling what a user has jitted.
+        return None if _JITS.isdisjoint(code.co_names) else _read_jitting_caller
 
     def _read_pmap(self, stack: Stack, frame: FrameType) -> bool:
         stack.pmap = True
@@ -315,9 +317,12 @@ def _read_mapped(stack: Stack, frame: FrameType) -> None:
     stack.args, stack.kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
 
 
-def _read_other_caller(stack: Stack, _: FrameType) -> None:
+_JITS: Final = frozenset({"jit", "pjit"})
+
+
+def _read_jitting_caller(stack: Stack, _: FrameType) -> None:
     if not stack.wrappers:
-        stack.caller_is_jax = True
+        stack.jitted_by_jax = True
 
 
 def _is_jaxpr(value: Any) -> bool:
@@ -334,20 +339,4 @@ def _library_prefixes() -> tuple[str, ...]:
     return (*(os.path.join(folder, "") for folder in folders), "<frozen")
 
 
-# Files of JAX that call a user's function on the user's behalf.
-_TRAMPOLINES = (
-    "api.py",
-    "linear_util.py",
-    "api_util.py",
-    "batching.py",
-    "ad.py",
-    "core.py",
-    "ad_checkpoint.py",
-    "custom_derivatives.py",
-    "traceback_util.py",
-    "stages.py",
-    "tree_util.py",
-    "profiler.py",
-    "util.py",
-)
 _OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
