@@ -24,7 +24,7 @@ from pytest_jaxcompile.probe import (
 from pytest_jaxcompile.records import Signature
 from pytest_jaxcompile.signature import Program
 from pytest_jaxcompile.stack import Stack, is_of_call, jaxpr_of
-from pytest_jaxcompile.tap import Tap
+from pytest_jaxcompile.tap import MANY_OF_ONE, Tap
 
 
 class Recorder:
@@ -119,6 +119,9 @@ class Recorder:
     def new_story(self) -> None:
         """From here on nothing was compiled before: what a cold start means for reasons."""
         self._history = History()
+        if self._tap is not None:
+            self._tap.start_over()
+            self.check()
 
     def _failed_to_read(self, error: Exception) -> None:
         # As text: an exception holds the frames it went through, and what they hold.
@@ -157,6 +160,8 @@ class Recorder:
             stack = probe().read(frame, traced=True)
             if stack.fun is not None:
                 function = identify(stack, probe())
+                if self._tap is not None and self._history.traces(function) >= MANY_OF_ONE:
+                    self._tap.many_of_one = True
                 pending = self._thread.pending
                 if not any(pending is p for p in self._pending):
                     self._pending.append(pending)

@@ -22,6 +22,8 @@ _SCALAR: Final = "scalar"
 # Functions that log at WARNING instead of DEBUG while the explanations are on.
 _LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
 _MANY_TRACES: Final = 4000
+MANY_OF_ONE: Final = 512
+"""JAX compares a new trace with all that it keeps, and with those of its function at length."""
 """Each costs a microsecond or so at every trace, one of the same function about twenty."""
 
 
@@ -52,6 +54,8 @@ class Tap:
         self.traces_lost = False
         self.logging_traces = True
         """Whether each trace is logged now; else only outermost ones can be told."""
+        self.many_of_one = False
+        """Whether one function has so many traces that it must not be compared with them."""
         self._made = _Made()
         self._accounted = 0
         """Traces made that an event told of, counted on from when logging ended."""
@@ -168,15 +172,24 @@ class Tap:
                 self._trace_begins()
 
     def _trace_begins(self) -> None:
-        """JAX compares a new trace with all that it keeps: spare it where they are many."""
+        """Spare JAX the comparison with the traces that it keeps where they are many."""
         made, kept = self._probe.traces_cached
         self._made.before.append(made)
-        if (kept <= _MANY_TRACES) != self.logging_traces:
+        few = kept <= _MANY_TRACES and not self.many_of_one
+        if few != self.logging_traces:
             self._check_unlogged(made)
             self._accounted = made
             self.logging_traces = not self.logging_traces
             if not self._traces.wanted:
                 self._probe.explain(self.logging_traces)
+
+    def start_over(self) -> None:
+        """A cold start: few traces are kept again, and what was missed before is noted now."""
+        self.many_of_one = False
+        if not self.logging_traces:
+            made, _ = self._probe.traces_cached
+            self._check_unlogged(made)
+            self._accounted = made
 
     def made(self) -> int:
         """Traces made since the last one began on this thread, by all threads."""

@@ -250,3 +250,55 @@ def test_objects_that_read_the_same_and_cannot_be_referred_to_weakly():
         step(X, one)
         step(X, other)
     assert [r.kind for r in log[-1].reasons] == ["static_value"]
+
+
+# -- where JAX keeps very many traces ------------------------------------------------------------
+
+SWITCHES = ["pytest_jaxcompile.recorder.MANY_OF_ONE", "pytest_jaxcompile.tap._MANY_TRACES"]
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 9), reason="its events tell of all traces")
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_traces_are_exact_or_an_error_where_they_are_many(switch, monkeypatch):
+    """Comparing each new trace with all is switched off then; outermost ones still have events."""
+    monkeypatch.setattr(switch, 8)
+    ran = []
+
+    @jax.jit
+    def inner(x):
+        ran.append("inner")
+        return x + 1
+
+    @jax.jit
+    def outer(x):
+        ran.append("outer")
+        return inner(x)
+
+    @jax.jit
+    def plain(x):
+        ran.append("plain")
+        return x
+
+    with count_compiles(cold=True) as log:
+        for n in range(1, 31):
+            plain(np.ones(n, np.float32))
+    assert log.of(plain).traces == ran.count("plain") == 30
+    with count_compiles(cold=True) as log:
+        for n in range(1, 31):
+            outer(np.ones(n, np.float32))
+    assert ran.count("inner") == ran.count("outer") == log.of(outer).count == 30
+    with pytest.raises(CountUnavailableError, match="more traces kept by JAX than it compares"):
+        log.of(inner).traces
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 9), reason="its events tell of all traces")
+def test_few_traces_of_one_function_are_told_again_after_a_cold_start(monkeypatch):
+    monkeypatch.setattr(SWITCHES[0], 8)
+    inner = jax.jit(lambda x: x + 1)
+    outer = jax.jit(lambda x: inner(x) * 2)
+    with count_compiles(cold=True):
+        for n in range(1, 21):
+            outer(np.ones(n, np.float32))
+        with count_compiles(cold=True) as log:
+            outer(X)
+        assert log.of(inner).traces == 1
