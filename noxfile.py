@@ -28,6 +28,7 @@ RELEASES = {
 COUNTING = (
     "tests/test_cases.py",
     "tests/test_cold.py",
+    "tests/test_corners.py",
     "tests/test_counting.py",
     "tests/test_expectations.py",
     "tests/test_libraries.py",

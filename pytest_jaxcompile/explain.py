@@ -63,7 +63,7 @@ class Lengths:
         if len(changed) == 1:
             self.axis = changed[0]
             self._add_size(self._shape[self.axis])
-        self.clear = len(changed) <= 1
+        self.clear = self.clear and len(changed) <= 1
 
     def _add_size(self, size: int | str) -> None:
         if not isinstance(size, int):

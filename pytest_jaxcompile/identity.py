@@ -334,7 +334,7 @@ def _options_text(names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[tupl
     return tuple(
         (name.removesuffix("_leaves").removesuffix("_kvs"), _option(value, _OPTIONS[name]))
         for name, value in zip(names, values, strict=True)
-        if value != _OPTIONS[name] and not _unspecified(value)
+        if value != _OPTIONS[name] and not _unspecified(value) and not _automatic(value)
     )
 
 
@@ -344,8 +344,13 @@ def _unspecified(value: Any) -> bool:
     )
 
 
+def _automatic(value: Any) -> bool:
+    """``inline`` from 0.12, where it was not given."""
+    return getattr(value, "name", None) == "AUTO"
+
+
 def _option(value: Any, default: Any) -> str:
-    if isinstance(default, bool):
+    if isinstance(default, bool) and isinstance(value, int):
         return str(bool(value))
     if isinstance(value, tuple):
         texts = [_placed(each) for each in value]

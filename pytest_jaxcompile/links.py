@@ -69,6 +69,7 @@ class UnderWay(threading.local):
         self.disk_hit = False
         self.traced: dict[Hashable, tuple[float, float]] = {}
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
+        """When each compilation ended, and what all its phases took."""
         self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
         """What was lowered last, and compiles next."""

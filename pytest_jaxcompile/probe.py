@@ -309,9 +309,6 @@ class Probe:
         for fun in self._functions_of(cache):
             if is_users(fun):
                 evict(fun)
-                if self.version < (0, 5):
-                    made: Any = self.jax.jit(fun)
-                    made._clear_cache()
 
     def _cache_of_traces(self) -> Any:
         return getattr(self._pe if self.traces_by_log else self._pjit, self._trace_cache_name)

@@ -176,7 +176,13 @@ class Recorder:
         made = tap.made() if tap is not None and p.traces_by_log else 0
         logged = tap is None or tap.logging_traces
         function = self._resolve(stack) if p.traces_by_log else None
-        if not stack.finished or stack.fun is None:
+        if stack.fun is None:
+            return
+        if not stack.finished:
+            if not logged and function is None:
+                # As after a log record: another try fills the same entry, and makes no new one.
+                trace = self._entry("trace", identify(stack, p))
+                self._failed.append((stack.entry, trace))
             return
         resolved = function is not None
         function = function or identify(stack, p)
@@ -311,7 +317,7 @@ class Recorder:
             self._history.add(draft)
             entry = self._entry("compilation", function, draft)
             self._append(entry)
-        thread.compiled.append((draft.start, draft.seconds))
+        thread.compiled.append((time.time(), draft.seconds))
         if stack.fun is not None and not stack.related:
             self._lately.meet(function, program.part)
         return entry
@@ -339,8 +345,8 @@ class Recorder:
             return duration
         start = time.time() - duration
         inside = 0.0
-        for began, seconds in reversed(compiled):
-            if began < start:
+        for ended, seconds in reversed(compiled):
+            if ended <= start:
                 break
             inside += seconds
         return max(0.0, duration - inside)

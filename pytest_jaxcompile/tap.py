@@ -128,8 +128,7 @@ class Tap:
             heard = logger.isEnabledFor(logging.WARNING) and self._traces in logger.filters
             on = p.explains or not (self.logging_traces or self._traces.wanted)
             self.traces_lost = not (heard and on)
-            if not self.logging_traces:
-                self._check_unlogged(p.traces_cached[0])
+            self._check_unlogged(p.traces_cached[0])
 
     def check(self) -> None:
         """Note whether events were missed, and listen again."""

@@ -292,6 +292,29 @@ def test_traces_are_exact_or_an_error_where_they_are_many(switch, monkeypatch):
 
 
 @pytest.mark.skipif(jax.__version_info__ < (0, 9), reason="its events tell of all traces")
+def test_a_trace_that_fails_and_is_tried_again_is_one_where_they_are_many(monkeypatch):
+    monkeypatch.setattr(SWITCHES[1], 8)
+    refuse = [True]
+    ended = []
+
+    @jax.jit
+    def f(x):
+        if refuse:
+            raise ValueError("not yet")
+        ended.append(x)
+        return x
+
+    with count_compiles(cold=True) as log:
+        for n in range(1, 21):
+            jax.jit(lambda x: x)(np.ones(n, np.float32))
+        with pytest.raises(ValueError, match="not yet"):
+            f(X)
+        refuse.clear()
+        f(X)
+    assert log.of(f).traces == len(ended) == 1
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 9), reason="its events tell of all traces")
 def test_few_traces_of_one_function_are_told_again_after_a_cold_start(monkeypatch):
     monkeypatch.setattr(SWITCHES[0], 8)
     inner = jax.jit(lambda x: x + 1)
