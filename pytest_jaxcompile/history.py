@@ -32,7 +32,8 @@ _DERIVED: Final = frozenset({"checkpoint", "evaluation"})
 class Draft:
     """A compilation as it was heard. Times are in seconds, as in :class:`Compilation`."""
 
-    history: History
+    history: History | None
+    """``None`` once it was read."""
     function: Function
     program: Program | None
     """``None`` once it was read."""
@@ -57,7 +58,7 @@ class Draft:
     @property
     def record(self) -> Compilation:
         """The record. Raises :class:`CountUnavailableError` if we fail to write it."""
-        if self._record is None:
+        if self._record is None and self.history is not None:
             self.history.read()
         if self._record is None:
             raise CountUnavailableError(
@@ -69,7 +70,9 @@ class Draft:
     def write(self) -> None:
         """For the history: write the record, after those of all drafts before."""
         program, self.program = self.program, None
+        history, self.history = self.history, None
         assert program is not None
+        assert history is not None
         function = self.function
         try:
             signature = program.signature()
@@ -87,10 +90,10 @@ class Draft:
                 eager_op=function.eager_op,
                 phase=self.phase,
                 thread=self.thread,
-                reasons=self.history.reasons(function, signature, self.traces),
+                reasons=history.reasons(function, signature, self.traces),
                 start=self.start,
                 number=self.number,
-                key=f"{function.module}.{function.qualname}#{function.story}",
+                key=f"{function.module}.{function.qualname}#{_number(function.story)}",
             )
         except BaseException as error:
             # As text: an exception holds the frames it went through, and what they hold.
@@ -162,6 +165,13 @@ class History:
             if len(stories) > _MAX_STORIES:
                 stories.popitem(last=False)
         return reasons
+
+
+def _number(story: Hashable) -> str:
+    """The numbers of the objects that make a story."""
+    if isinstance(story, tuple):
+        return "-".join(str(part) for part in story if isinstance(part, int))
+    return str(story)
 
 
 def _repeated(signature: Signature, again: bool) -> Reason:

@@ -67,7 +67,8 @@ class UnderWay(threading.local):
 
     def __init__(self) -> None:
         self.disk_hit = False
-        self.traced: dict[Hashable, tuple[float, float]] = {}
+        self.traced: dict[Hashable, tuple[float | None, float]] = {}
+        """When the trace of a story began that was not compiled yet, and its own time."""
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
         """When each compilation ended, and what all its phases took."""
         self.pending: list[tuple[Any, Entry]] = []
@@ -80,7 +81,7 @@ class Met(NamedTuple):
 
     function: Function
     part: Signature | None
-    marks: frozenset[int]
+    marks: frozenset[Any]
 
 
 class Lately:
@@ -99,10 +100,14 @@ class Lately:
         return [met for met in reversed(self._met.copy()) if meant(met.function)]
 
 
-def marks(jaxprs: Iterable[Any]) -> frozenset[int]:
-    """Ids of what a jaxpr's equations make: the variables stay the same objects in its copies."""
+def marks(jaxprs: Iterable[Any]) -> frozenset[Any]:
+    """What a jaxpr's equations make: the variables stay the same objects in its copies.
+
+    They are kept themselves, since an id may be another's once they are gone. A variable holds
+    a type, and no array.
+    """
     return frozenset(
-        id(variable)
+        variable
         for jaxpr in jaxprs
         for equation in jaxpr_of(jaxpr).eqns[:_MARKED]
         for variable in equation.outvars
@@ -133,7 +138,7 @@ def by_definition(stack: Stack, lately: Lately, p: Probe) -> tuple[Function, Sig
     if made_from is not None:
         return made_from.function, made_from.part or _part(made_from.function, found)
     alive = {met.function.story: met.function for met in found if is_alive(met.function)}
-    if not all(function.eager_op for function in alive.values()):
+    if not all(met.function.eager_op for met in found):
         # One that was met may not be the one that is meant: it is, if there is no other.
         number = max(len(alive), p.number_of_source(source) if place else 0)
         if number > 1:

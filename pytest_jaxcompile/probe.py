@@ -149,7 +149,7 @@ class Probe:
         return name.removeprefix("jit_").removeprefix("pmap_")
 
     def live_jitted(self) -> Iterator[Any]:
-        """All jitted functions alive, JAX's own included. Walks the heap: for error paths only."""
+        """All jitted functions alive, JAX's own included. Walks the heap: for rare paths only."""
         import gc
 
         found = (o for o in gc.get_objects() if type(o) in self.jitted_types)
@@ -300,7 +300,7 @@ class Probe:
         jitted._clear_cache()
 
     def _forget_in(self, cache: Any, is_users: Callable[[Any], bool]) -> None:
-        """Forget one function after the other: by weak reference from 0.8, by name before."""
+        """Forget one function after the other: by weak reference from 0.9, by name before."""
         evict = getattr(cache, "evict_weakref", None) or getattr(cache, "evict_function", None)
         if evict is None:
             raise UnsupportedJaxError(

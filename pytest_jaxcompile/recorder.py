@@ -26,6 +26,9 @@ from pytest_jaxcompile.signature import Program
 from pytest_jaxcompile.stack import Stack, is_of_call, jaxpr_of
 from pytest_jaxcompile.tap import MANY_OF_ONE, Tap
 
+_MAX_TRACED: Final = 256
+"""Functions of a thread that were traced and not compiled yet, whose time is remembered."""
+
 
 class Recorder:
     """Writes the log while at least one recording is open."""
@@ -118,10 +121,11 @@ class Recorder:
 
     def new_story(self) -> None:
         """From here on nothing was compiled before: what a cold start means for reasons."""
-        self._history = History()
-        if self._tap is not None:
-            self._tap.start_over()
-            self.check()
+        with self._lock:
+            self._history = History()
+            if self._tap is not None:
+                self._tap.start_over()
+                self.check()
 
     def _failed_to_read(self, error: Exception) -> None:
         # As text: an exception holds the frames it went through, and what they hold.
@@ -163,9 +167,10 @@ class Recorder:
                 if self._tap is not None and self._history.traces(function) >= MANY_OF_ONE:
                     self._tap.many_of_one = True
                 pending = self._thread.pending
-                if not any(pending is p for p in self._pending):
-                    self._pending.append(pending)
-                pending.append((stack.entry, self._entry("trace", function)))
+                with self._lock:
+                    if not any(pending is p for p in self._pending):
+                        self._pending.append(pending)
+                    pending.append((stack.entry, self._entry("trace", function)))
         except Exception as error:
             self._failed_to_read(error)
 
@@ -175,7 +180,10 @@ class Recorder:
         tap = self._tap
         made = tap.made() if tap is not None and p.traces_by_log else 0
         logged = tap is None or tap.logging_traces
-        function = self._resolve(stack) if p.traces_by_log else None
+        function = None
+        if p.traces_by_log:
+            with self._lock:
+                function = self._resolve(stack)
         if stack.fun is None:
             return
         if not stack.finished:
@@ -189,16 +197,19 @@ class Recorder:
         thread = self._thread
         start = time.time() - duration
         for story, (began, _) in list(thread.traced.items()):
-            if began >= start:
+            if began is not None and began >= start:
                 del thread.traced[story]
-        thread.traced[function.story] = (start, own)
+        # Of what is traced ahead of time nobody knows when, or if, it is compiled.
+        thread.traced[function.story] = (None if stack.ahead_of_time else start, own)
+        if len(thread.traced) > _MAX_TRACED:
+            del thread.traced[next(iter(thread.traced))]
         jaxpr = jaxpr_of(stack.jaxpr)
         new = self._jaxprs.get(jaxpr) is None
         if new and jaxpr is not None:
             self._lately.meet(function, None, (jaxpr,))
         if not logged and made > 1:
             self.incomplete += 1  # nested traces, of whatever function
-        unlogged = new and not resolved and (not function.logged or (made and not logged))
+        unlogged = new and made and not resolved and not (function.logged and logged)
         if unlogged or not p.traces_by_log:
             self._append(self._entry("trace", function))
         if jaxpr is not None and new:
@@ -242,12 +253,14 @@ class Recorder:
 
     def _settle(self) -> None:
         """Count the traces that ended without an event, or whose event is still to come."""
-        for pending in (*self._pending, self._failed):
-            for item in list(pending):
-                if _filled(item[0]):
-                    pending.remove(item)
-                    self._append(item[1])
-                    self._traced_inside(item[0], item[1].function)
+        with self._lock:
+            for pending in (*self._pending, self._failed):
+                for item in list(pending):
+                    if _filled(item[0]):
+                        pending.remove(item)
+                        self._append(item[1])
+                        self._traced_inside(item[0], item[1].function)
+            self._pending = [pending for pending in self._pending if pending]
 
     def _lowered(self, stack: Stack, duration: float) -> None:
         own = self._own(duration)
@@ -299,8 +312,9 @@ class Recorder:
             start = began
         with self._lock:
             self._count += 1
+            history = self._history
             draft = Draft(
-                history=self._history,
+                history=history,
                 function=function,
                 program=program,
                 called_from=stack.called_from,
@@ -312,9 +326,9 @@ class Recorder:
                 thread=threading.current_thread().name,
                 start=start,
                 number=self._count,
-                traces=self._history.traces(function),
+                traces=history.traces(function),
             )
-            self._history.add(draft)
+            history.add(draft)
             entry = self._entry("compilation", function, draft)
             self._append(entry)
         thread.compiled.append((time.time(), draft.seconds))

@@ -77,7 +77,7 @@ class Static(NamedTuple):
     compares: Literal["value", "identity"]
     """Whether two equal-looking objects share an executable."""
     key: int
-    """Equal for equal values: the hash, or the number of the object."""
+    """Equal for equal values of one process: the hash, or the number of the object."""
 
     # Equal hashes do not make equal values: hash(-1) == hash(-2). The text tells them apart,
     # but for the addresses in it.
@@ -180,6 +180,10 @@ class Signature:
             parts = tuple(getattr(self, name) for name in self.__match_args__)
             object.__setattr__(self, "_hash", hash(parts))
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the hash: another process has another seed for that of text.
+        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

@@ -43,7 +43,7 @@ class Reporting:
         self._lost = False
         self._deselected = False
         self._cursor = len(recorder.entries)
-        self._outside: list[tuple[str, Draft]] = []
+        self._outside: list[tuple[str, Compilation]] = []
         self._seen: list[Entry] = []
 
     def begin(self) -> None:
@@ -132,7 +132,8 @@ class Reporting:
                 place = (
                     entry.phase if entry.phase != "after" else f"thread that outlived {entry.scope}"
                 )
-                self._outside.append((place, entry.draft))
+                if (record := self._record(entry.draft)) is not None:
+                    self._outside.append((place, record))
         if not mine or not self._options.summarises:
             return None  # nobody reads the records, so none are written
         records = [record for draft in mine if (record := self._record(draft)) is not None]
@@ -155,11 +156,9 @@ class Reporting:
 
     def _take_outside(self) -> Packet:
         self._take(None)
-        found = [(place, self._record(draft)) for place, draft in self._outside]
-        self._outside = []
-        known = [(place, record) for place, record in found if record is not None]
-        records = [record for _, record in known]
-        return pack(records, self._root, self._worker, [place for place, _ in known])
+        found, self._outside = self._outside, []
+        places = [place for place, _ in found]
+        return pack([record for _, record in found], self._root, self._worker, places)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._is_worker:

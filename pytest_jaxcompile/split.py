@@ -42,22 +42,25 @@ def split_call(stack: Stack, p: Probe) -> SplitCall | None:
     args = stack.args or ()
     if len(args) != 3 or stack.pmap or not _is_split(args[2], p):
         return None
-    names = list(_names(stack, p))
+    try:
+        return _together(args[2], list(_names(stack, p)), p)
+    except Exception:
+        # Another library's, or a node of the user's that takes no stand-ins: JAX's names are left.
+        return None
+
+
+def _together(parts: Any, names: list[str], p: Probe) -> SplitCall:
     arguments: list[SplitArgument] = []
     static: list[tuple[str, Any]] = []
     paths: dict[str, str] = {}
-    for part, (leaves, structure) in zip(_PARTS, args[2], strict=True):
+    for part, (leaves, structure) in zip(_PARTS, parts, strict=True):
         if part == "fun" and len(leaves) == 1 and isinstance(leaves[0], FunctionType):
             continue  # which function it is, is told by other means
         if part == "rest":
             arguments += _rest(structure, names)
         else:
             arguments.append(SplitArgument(_name(names, 0, part), structure))
-        try:
-            found = _leaf_paths(structure, p)
-        except Exception:  # a node of the user's that takes no stand-ins; JAX's own names are left
-            return None
-        for index, path in enumerate(found):
+        for index, path in enumerate(_leaf_paths(structure, p)):
             name = _written(path, part, names, p)
             if leaves[index] is not None:
                 static.append((name, leaves[index]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import site
+import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MappingProxyType
@@ -237,7 +238,11 @@ class StackReader:
 
     def _read_library_frame(self, stack: Stack, frame: FrameType, code: CodeType) -> None:
         if code.co_argcount and len(stack.wrappers) < 4:
-            first = frame.f_locals.get(code.co_varnames[0])
+            local = frame.f_locals
+            first = local.get(code.co_varnames[0])
+            if sys.version_info < (3, 13):
+                # There it is a copy that the frame keeps, and with it what a loop has let go.
+                local.clear()
             if callable(first) and not isinstance(first, type):
                 stack.wrappers += (first,)
 

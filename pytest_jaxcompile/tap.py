@@ -21,9 +21,9 @@ _EVENT: Final = "event"
 _SCALAR: Final = "scalar"
 # Functions that log at WARNING instead of DEBUG while the explanations are on.
 _LOUDER: Final = frozenset({"log_persistent_cache_miss", "_cache_write", "put_executable_and_time"})
-_MANY_TRACES: Final = 4000
+# JAX compares a new trace with all that it keeps, and with those of its function at length.
 MANY_OF_ONE: Final = 512
-"""JAX compares a new trace with all that it keeps, and with those of its function at length."""
+_MANY_TRACES: Final = 4000
 """Each costs a microsecond or so at every trace, one of the same function about twenty."""
 
 
@@ -178,7 +178,7 @@ class Tap:
         if few != self.logging_traces:
             self._check_unlogged(made)
             self._accounted = made
-            self.logging_traces = not self.logging_traces
+            self.logging_traces = few
             if not self._traces.wanted:
                 self._probe.explain(self.logging_traces)
 

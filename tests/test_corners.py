@@ -11,9 +11,12 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import importlib
 import logging
+import pickle
 import time
 import warnings
+import weakref
 from dataclasses import replace
 
 import jax
@@ -740,3 +743,51 @@ def test_a_transformation_brings_no_configuration_of_its_own(log):
     jax.grad(lambda x: f(x).sum())(X3)
     jax.vmap(f, axis_name="i")(np.ones((2, 3), np.float32))
     assert [record.signature.config for record in log.of(f)] == [(), (), ()]
+
+
+def test_what_was_traced_long_before_does_not_make_a_compilation_older(log):
+    f = jax.jit(lambda x: jax.lax.neg(x))
+    f.trace(X3)
+    _take(0.2)
+    called = time.time()
+    f(X3)
+    (record,) = log
+    assert record.start >= called - record.trace_seconds - 0.1
+
+
+def test_functions_that_are_traced_and_never_compiled_are_not_kept(log):
+    for n in range(300):
+        jax.eval_shape(lambda x, n=n: x + n, X3)
+    assert log.count == 0
+    assert len(recorder._thread.traced) <= 256
+
+
+LIBRARY = """
+def fit(step, make, ref):
+    state = make()
+    watched = ref(state)
+    state = step(state)
+    return watched() is None
+"""
+
+
+def test_a_loop_of_a_library_keeps_nothing_that_it_has_let_go(tmp_path, monkeypatch, log):
+    """Its frame was read while it compiled, and goes on."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "fitting_library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(folder))
+    fit = importlib.import_module("fitting_library").fit
+    step = jax.jit(lambda x: jax.lax.neg(x))
+    assert fit(step, lambda: jnp.full(3, 7.0), weakref.ref)
+    assert log.of(step).count == 1
+
+
+def test_a_signature_travels_without_the_hash_of_this_process(log):
+    jax.jit(lambda x: jax.lax.neg(x))(X3)
+    signature = log[0].signature
+    hash(signature)
+    copied = pickle.loads(pickle.dumps(signature))
+    assert copied._hash == 0
+    assert copied == signature
+    assert hash(copied) == hash(signature)
