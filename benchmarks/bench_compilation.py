@@ -111,7 +111,7 @@ def _by_earlier(sizes: tuple[int, ...], times: int) -> Iterator[Row]:
                 done += 1
                 leaf = last.leaves[-1]._replace(shape=(done,))
                 signature = replace(last, leaves=(*last.leaves[:-1], leaf))
-                draft.history.reasons(draft.function, signature, draft.traces)
+                recorder._history.reasons(draft.function, signature, draft.traces)
             late = [own(meter, log) for _ in range(times)]
             ratio = median(late) / median(early)
             is_target = earlier == 10_000

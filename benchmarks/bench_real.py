@@ -10,7 +10,12 @@ from typing import Final
 
 from measure import OFF, PYTEST, Row, child, main, microseconds, pairs
 
-_SUITE: Final = ("--pyargs", "chex._src.variants_test")
+_SUITE: Final = (
+    "--pyargs",
+    "chex._src.asserts_chexify_test",
+    "chex._src.fake_test",
+    "chex._src.variants_test",
+)
 _SMALLEST: Final = ("--pyargs", "chex._src.warnings_test")
 
 
@@ -24,7 +29,7 @@ def measure(smallest: bool) -> Iterator[Row]:
         found = pairs(
             lambda: child([*PYTEST, *OFF, *suite], folder).seconds,
             lambda: child([*PYTEST, *reports, *suite], folder).seconds,
-            1 if smallest else 3,
+            1,
         )
     yield Row(
         f"chex's own suite ({', '.join(suite[1:])}) with {len(reports)} reports",

@@ -152,7 +152,8 @@ class Probe:
         """All jitted functions alive, JAX's own included. Walks the heap: for rare paths only."""
         import gc
 
-        found = (o for o in gc.get_objects() if type(o) in self.jitted_types)
+        # Of the ways to look through some million objects the fastest.
+        found = [o for kind in self.jitted_types for o in gc.get_objects() if type(o) is kind]
         # Without a function are those that JAX makes to run one program.
         return (o for o in found if hasattr(o, "_fun") or hasattr(o, "__wrapped__"))
 

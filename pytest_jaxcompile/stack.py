@@ -91,6 +91,10 @@ def jaxpr_of(value: Any) -> Any:
     return getattr(value, "jaxpr", value)
 
 
+_NEAR: Final = 16
+"""Frames of libraries in which an object that jits is looked for: those of a test runner, further
+out, are many and hold none."""
+
 _Step: TypeAlias = "Callable[[Stack, FrameType], bool | None] | None"
 """What a frame tells; true once the call itself is known. ``None`` if it tells nothing."""
 
@@ -136,6 +140,7 @@ class StackReader:
         if traced:
             stack.traced = True
         found = False
+        near = _NEAR
         generated: str | None = None
         steps = self._steps
         while frame is not None:
@@ -152,7 +157,8 @@ class StackReader:
                         break
                     generated = generated or line
                     found = True
-                elif zone == LIBRARY and stack.fun is not None:
+                elif zone == LIBRARY and stack.fun is not None and near:
+                    near -= 1
                     self._read_library_frame(stack, frame, code)
             if known is not None:
                 step = known[2] if found else known[1]
