@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 import weakref
 from collections import deque
@@ -137,10 +138,14 @@ def by_definition(stack: Stack, lately: Lately, p: Probe) -> tuple[Function, Sig
     made_from = next((met for met in found if not mine.isdisjoint(met.marks)), None)
     if made_from is not None:
         return made_from.function, made_from.part or _part(made_from.function, found)
-    alive = {met.function.story: met.function for met in found if is_alive(met.function)}
+    alive = _alive(found)
     if not all(met.function.eager_op for met in found):
         # One that was met may not be the one that is meant: it is, if there is no other.
         number = max(len(alive), p.number_of_source(source) if place else 0)
+        if number > 1:
+            gc.collect()  # what nobody can reach any more is not meant
+            alive = _alive(found)
+            number = max(len(alive), p.number_of_source(source) if place else 0)
         if number > 1:
             raise _ambiguous(name, place, number)
     if found:
@@ -150,6 +155,10 @@ def by_definition(stack: Stack, lately: Lately, p: Probe) -> tuple[Function, Sig
         return _by_heap(name, place, p), Signature()
     tokens: frozenset[Hashable] = frozenset()
     return Function(name, name, "?", place, True, tokens, ("place", place), False), Signature()
+
+
+def _alive(found: list[Met]) -> dict[Hashable, Function]:
+    return {met.function.story: met.function for met in found if is_alive(met.function)}
 
 
 def _part(function: Function, found: list[Met]) -> Signature:
