@@ -9,7 +9,8 @@ from collections.abc import Hashable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from pytest_jaxcompile.identity import bound, numbers, options_of
+from pytest_jaxcompile.identity import bound, numbers
+from pytest_jaxcompile.jit_options import options_of
 from pytest_jaxcompile.probe import Probe
 from pytest_jaxcompile.records import Signature, Static, Tree
 from pytest_jaxcompile.split import split_call

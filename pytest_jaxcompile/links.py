@@ -72,7 +72,6 @@ class UnderWay(threading.local):
         """When the trace of a story began that was not compiled yet, and its own time."""
         self.compiled: deque[tuple[float, float]] = deque(maxlen=1024)
         """When each compilation ended, and what all its phases took."""
-        self.pending: list[tuple[Any, Entry]] = []
         self.call: tuple[int, Function, Signature] | None = None
         """What was lowered last, and compiles next."""
 

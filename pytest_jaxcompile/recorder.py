@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -25,6 +24,7 @@ from pytest_jaxcompile.records import Signature
 from pytest_jaxcompile.signature import Program
 from pytest_jaxcompile.stack import Stack, is_of_call, jaxpr_of
 from pytest_jaxcompile.tap import MANY_OF_ONE, Tap
+from pytest_jaxcompile.traces import OpenTraces
 
 _MAX_TRACED: Final = 256
 """Functions of a thread that were traced and not compiled yet, whose time is remembered."""
@@ -57,8 +57,7 @@ class Recorder:
         self._modules = Attached()
         self._history = History()
         self._count = 0
-        self._pending: list[list[tuple[Any, Entry]]] = []
-        self._failed: deque[tuple[Any, Entry]] = deque(maxlen=256)
+        self._traces = OpenTraces(self._trace_ended)
 
     # -- opening and closing ------------------------------------------------------
 
@@ -87,10 +86,7 @@ class Recorder:
                 self.entries = []
                 self._history = History()
                 self._lately = Lately()
-                for pending in self._pending:
-                    pending.clear()
-                self._pending.clear()
-                self._failed.clear()
+                self._traces.clear()
                 forget_functions()
 
     @property
@@ -109,7 +105,7 @@ class Recorder:
         if tap.traces_lost:
             tap.traces_lost = False
             self.incomplete += 1
-        self._settle()
+        self._traces.settle()
 
     def trim(self, upto: int) -> int:
         """Begin another list if no recording but the caller's reads this one; its new position."""
@@ -166,11 +162,7 @@ class Recorder:
                 function = identify(stack, probe())
                 if self._tap is not None and self._history.traces(function) >= MANY_OF_ONE:
                     self._tap.many_of_one = True
-                pending = self._thread.pending
-                with self._lock:
-                    if not any(pending is p for p in self._pending):
-                        self._pending.append(pending)
-                    pending.append((stack.entry, self._entry("trace", function)))
+                self._traces.begin(stack.entry, self._entry("trace", function))
         except Exception as error:
             self._failed_to_read(error)
 
@@ -182,15 +174,14 @@ class Recorder:
         logged = tap is None or tap.logging_traces
         function = None
         if p.traces_by_log:
-            with self._lock:
-                function = self._resolve(stack)
+            if tap is not None:
+                tap.check_traces()
+            function = self._traces.resolve(stack)
         if stack.fun is None:
             return
         if not stack.finished:
             if not logged and function is None:
-                # As after a log record: another try fills the same entry, and makes no new one.
-                trace = self._entry("trace", identify(stack, p))
-                self._failed.append((stack.entry, trace))
+                self._traces.fail(stack.entry, self._entry("trace", identify(stack, p)))
             return
         resolved = function is not None
         function = function or identify(stack, p)
@@ -218,55 +209,20 @@ class Recorder:
             if part is not None:
                 self._lately.meet(function, part)
 
-    def _resolve(self, stack: Stack) -> Function | None:
-        """Count the traces that ended with, or inside, the one whose event fires.
-
-        The function of that one if it was logged, now or when it was first tried.
-        """
-        if self._tap is not None:
-            self._tap.check_traces()
-        pending = self._thread.pending
-        own = next((i for i, (entry, _) in enumerate(pending) if entry is stack.entry), None)
-        if own is None:
-            again = next((item for item in self._failed if item[0] is stack.entry), None)
-            if again is not None and stack.finished:
-                self._failed.remove(again)
-                self._append(again[1])
-            return again[1].function if again is not None else None
-        ended, pending[own:] = pending[own:], []
-        for index, (entry, trace) in enumerate(ended):
-            if stack.finished if index == 0 else _filled(entry):
-                self._append(trace)
-                if index:
-                    self._traced_inside(entry, trace.function)
-            else:
-                # It failed, and JAX does not log another try: that fills the same entry.
-                self._failed.append((entry, trace))
-        return ended[0][1].function
-
-    def _traced_inside(self, entry: Any, function: Function) -> None:
-        """A nested trace has no event: what it made may be run alone, as by ``jax.checkpoint``."""
-        jaxpr = jaxpr_of(entry.pjit_params.params["jaxpr"])
-        if self._jaxprs.get(jaxpr) is None:
-            self._jaxprs.put(jaxpr, (function, None))
-            self._lately.meet(function, None, (jaxpr,))
-
-    def _settle(self) -> None:
-        """Count the traces that ended without an event, or whose event is still to come."""
-        with self._lock:
-            for pending in (*self._pending, self._failed):
-                for item in list(pending):
-                    if _filled(item[0]):
-                        pending.remove(item)
-                        self._append(item[1])
-                        self._traced_inside(item[0], item[1].function)
-            self._pending = [pending for pending in self._pending if pending]
+    def _trace_ended(self, trace: Entry, entry: Any) -> None:
+        """Count it. One without an event may be run alone, as by ``jax.checkpoint``."""
+        self._append(trace)
+        if entry is not None:
+            jaxpr = jaxpr_of(entry.pjit_params.params["jaxpr"])
+            if self._jaxprs.get(jaxpr) is None:
+                self._jaxprs.put(jaxpr, (trace.function, None))
+                self._lately.meet(trace.function, None, (jaxpr,))
 
     def _lowered(self, stack: Stack, duration: float) -> None:
         own = self._own(duration)
         if not stack.finished:
             return
-        self._settle()
+        self._traces.settle()
         function, part = self._who(stack)
         if stack.lowered is not None:
             program = None
@@ -291,7 +247,7 @@ class Recorder:
         own = self._own(duration)
         if not stack.finished:
             return None
-        self._settle()
+        self._traces.settle()
         p = probe()
         lowered = self._modules.get(stack.computation)
         lower_seconds = 0.0
@@ -380,10 +336,6 @@ class Recorder:
         if entry.did == "trace":
             self._history.traced(entry.function)
         self.entries.append(entry)
-
-
-def _filled(entry: Any) -> bool:
-    return getattr(entry, "pjit_params", None) is not None
 
 
 recorder: Final = Recorder()

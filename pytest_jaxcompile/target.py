@@ -15,10 +15,10 @@ from pytest_jaxcompile.identity import (
     held,
     layers,
     numbers,
-    options_key,
     wrapped,
     wrapper_token,
 )
+from pytest_jaxcompile.jit_options import options_key
 from pytest_jaxcompile.probe import Probe, probe
 
 
