@@ -20,7 +20,8 @@ from typing import Any, Final
 from pytest_jaxcompile import probe as probes
 from pytest_jaxcompile.jit_options import forget_options, options_of
 from pytest_jaxcompile.probe import Probe
-from pytest_jaxcompile.stack import JAX, Stack
+from pytest_jaxcompile.stack import Stack
+from pytest_jaxcompile.zones import JAX
 
 _MAX_LAYERS = 16
 

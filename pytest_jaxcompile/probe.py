@@ -21,7 +21,8 @@ from typing import Any, Final
 
 from pytest_jaxcompile.context import TraceContext
 from pytest_jaxcompile.errors import CountUnavailableError, UnsupportedJaxError
-from pytest_jaxcompile.stack import JAX, StackReader
+from pytest_jaxcompile.stack import StackReader
+from pytest_jaxcompile.zones import JAX, Zones
 
 TRACE_EVENT: Final = "/jax/core/compile/jaxpr_trace_duration"
 LOWER_EVENT: Final = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -59,6 +60,7 @@ class Probe:
         self._pe = partial_eval
         self._pxla = pxla
         self.directory = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+        self.zone = Zones(self.directory).of
         self._owned: dict[str, frozenset[int]] = {}
         self.jitted_types = self._jitted_types()
         # Until 0.8 a trace event is a trace, nested or not. From 0.9 it also fires for a
@@ -74,7 +76,6 @@ class Probe:
         self.sources = {name: str(module.__file__) for name, module in modules.items()}
         reader = StackReader(self, pjit.__file__, pxla.__file__, api.__file__)
         self.read = reader.read
-        self.zone = reader.zone
         self.context = TraceContext(config).read
 
     def missing(self) -> list[str]:

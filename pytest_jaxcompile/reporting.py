@@ -19,7 +19,7 @@ from pytest_jaxcompile.recorder import recorder
 from pytest_jaxcompile.records import Compilation
 from pytest_jaxcompile.report.files import ReportError
 from pytest_jaxcompile.report.summary import Builder, Packet, pack
-from pytest_jaxcompile.stack import USER
+from pytest_jaxcompile.zones import USER
 
 _ATTRIBUTE: Final = "_jaxcompile"
 """Where a test report carries its compilations."""

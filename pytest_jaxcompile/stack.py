@@ -6,18 +6,15 @@ call holds. They are read from the event outwards to the user's line, and let go
 
 from __future__ import annotations
 
-import os
-import site
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pytest_jaxcompile.zones import JAX, LIBRARY, USER
+
 if TYPE_CHECKING:
     from pytest_jaxcompile.probe import Probe
-
-JAX, LIBRARY, OURS, USER = range(4)
 
 CALL_FRAMES: Final = frozenset(
     {"cache_miss", "_infer_params", "jit_lower", "jit_trace", "lower", "trace"}
@@ -104,31 +101,14 @@ class StackReader:
 
     def __init__(self, p: Probe, pjit_file: str, pxla_file: str, api_file: str) -> None:
         self._probe = p
+        self._zone = p.zone
         self._pjit_file = pjit_file
         self._pxla_file = pxla_file
         self._api_file = api_file
-        self._zones: dict[str, int] = {}
         self._steps: dict[int, tuple[CodeType, _Step, _Step]] = {}
         """For the frames of each code of JAX: what to do until the call is found, and after.
 
         By the id of the code, whose own hash is dear; kept with it, so that it stays its id."""
-        self._library_prefixes = _library_prefixes()
-
-    def zone(self, filename: str) -> int:
-        zone = self._zones.get(filename)
-        if zone is None:
-            if filename.startswith(self._probe.directory) and "example_libraries" not in filename:
-                zone = JAX
-            elif filename.startswith(_OWN_DIRECTORY):
-                zone = OURS
-            elif filename.startswith(self._library_prefixes) or any(
-                folder in filename for folder in _INSTALLED
-            ):
-                zone = LIBRARY
-            else:
-                zone = USER
-            self._zones[filename] = zone
-        return zone
 
     def read(self, frame: FrameType | None, traced: bool = False) -> Stack:
         """Read the call that is on the stack, from the event outwards to the user's line.
@@ -147,7 +127,7 @@ class StackReader:
             code = frame.f_code
             known = steps.get(id(code))
             if known is None:
-                zone = self.zone(code.co_filename)
+                zone = self._zone(code.co_filename)
                 if zone == JAX:
                     known = self._learn(code)
                 elif zone == USER:
@@ -338,16 +318,3 @@ def _read_jitting_caller(stack: Stack, _: FrameType) -> None:
 
 def _is_jaxpr(value: Any) -> bool:
     return type(value).__name__ in ("ClosedJaxpr", "Jaxpr")
-
-
-_INSTALLED = tuple(f"{os.sep}{name}-packages{os.sep}" for name in ("site", "dist"))
-
-
-def _library_prefixes() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    folders = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]]
-    folders += [site.getusersitepackages()]
-    return (*(os.path.join(folder, "") for folder in folders), "<frozen")
-
-
-_OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
