@@ -12,7 +12,7 @@ import numpy as np
 from measure import Ratio, Row, cpu, main, microseconds, pairs
 
 from pytest_jaxcompile import count_compiles
-from pytest_jaxcompile.cold import start_cold
+from pytest_jaxcompile.recording.cold_start import start_cold
 
 
 def ten_ops(x: Any) -> Any:

@@ -14,7 +14,7 @@ from measure import Row, main, microseconds, spread
 from own import Meter, metered
 
 from pytest_jaxcompile import CompileLog
-from pytest_jaxcompile.recorder import recorder
+from pytest_jaxcompile.recording.recorder import recorder
 
 _LIMITS: Final = {10: 150e-6, 1000: 3e-3}
 

@@ -291,7 +291,7 @@ def _flags() -> str:
 
 def options() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """Flags with metavar and help, ini settings with help."""
-    from pytest_jaxcompile.options import add_options
+    from pytest_jaxcompile.plugin.options import add_options
 
     flags: dict[str, tuple[str, str]] = {}
     inis: dict[str, str] = {}
@@ -370,8 +370,7 @@ def _modules() -> str:
     rows = ["| module | what it does | imports of the package |", "|---|---|---|"]
     for path in sorted(package.rglob("*.py"), key=lambda p: (len(p.relative_to(package).parts), p)):
         name = path.relative_to(package).with_suffix("").as_posix()
-        if name.endswith("__init__") and name != "__init__":
-            continue
+        name = name.removesuffix("/__init__")
         text = path.read_text(encoding="utf-8")
         found = re.search(r'^"""(.*?)(?:"""|\n\n)', text, re.DOTALL)
         what = " ".join(found[1].split()) if found else ""
@@ -384,17 +383,17 @@ def _imports(text: str) -> Iterator[str]:
     for module, names in re.findall(
         r"^ *from pytest_jaxcompile(\.[\w.]+)? import ([\w, ]+|\([^)]*\))", text, re.MULTILINE
     ):
-        if module and module != ".report":
-            yield module[1:].replace(".", "/")
+        place = module[1:].replace(".", "/")
+        if place and not (ROOT / "pytest_jaxcompile" / place).is_dir():
+            yield place
             continue
         for name in re.findall(r"(\w+)(?: as \w+)?", names):
-            path = ROOT / "pytest_jaxcompile" / module[1:] / f"{name}.py"
-            if path.exists():
-                yield f"{module[1:]}/{name}" if module else name
+            if (ROOT / "pytest_jaxcompile" / place / f"{name}.py").exists():
+                yield f"{place}/{name}" if place else name
 
 
 def _marker() -> str:
-    from pytest_jaxcompile.options import MARKER_HELP
+    from pytest_jaxcompile.plugin.options import MARKER_HELP
 
     call, _, text = MARKER_HELP.partition(": ")
     return f"    @pytest.mark.{call}\n\n{text[0].upper()}{text[1:]}"

@@ -6,30 +6,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_jaxcompile.counting.expectations import CompileLog as CompileLog
+    from pytest_jaxcompile.counting.script import count_compiles as count_compiles
+    from pytest_jaxcompile.counting.views import CompileView as CompileView
     from pytest_jaxcompile.errors import CompileCountError as CompileCountError
     from pytest_jaxcompile.errors import CountUnavailableError as CountUnavailableError
     from pytest_jaxcompile.errors import UnknownFunctionError as UnknownFunctionError
     from pytest_jaxcompile.errors import UnsupportedJaxError as UnsupportedJaxError
-    from pytest_jaxcompile.log import CompileLog as CompileLog
     from pytest_jaxcompile.records import Argument as Argument
     from pytest_jaxcompile.records import Compilation as Compilation
     from pytest_jaxcompile.records import Reason as Reason
     from pytest_jaxcompile.records import Signature as Signature
-    from pytest_jaxcompile.script import count_compiles as count_compiles
-    from pytest_jaxcompile.view import CompileView as CompileView
 
 _HOMES = {
     "Argument": "records",
     "Compilation": "records",
     "CompileCountError": "errors",
-    "CompileLog": "log",
-    "CompileView": "view",
+    "CompileLog": "counting.expectations",
+    "CompileView": "counting.views",
     "CountUnavailableError": "errors",
     "Reason": "records",
     "Signature": "records",
     "UnknownFunctionError": "errors",
     "UnsupportedJaxError": "errors",
-    "count_compiles": "script",
+    "count_compiles": "counting.script",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -2,7 +2,7 @@
 
 import sys
 
-from pytest_jaxcompile.cli import main
+from pytest_jaxcompile.command_line.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_jaxcompile.records import Compilation, Leaf, Reason, Signature
-from pytest_jaxcompile.report import answer
+from pytest_jaxcompile.report import highlights
 from pytest_jaxcompile.report.summary import Builder, Summary, pack
 
 
@@ -37,11 +37,11 @@ def test_advice_is_ranked_by_what_it_can_save_and_is_the_latest():
             compilation("i", 2, 8.0, shape("a", "b", "no advice on ops"), eager_op=True),
         ],
     )
-    assert [(a.hint, a.times, a.seconds) for a in answer.advice(summary)] == [
+    assert [(a.hint, a.times, a.seconds) for a in highlights.advice(summary)] == [
         ("one structure", 1, 3.0),
         ("3 lengths", 2, 2.0),
     ]
-    assert [(summary.functions[a.function].name, a.times) for a in answer.again(summary)] == [
+    assert [(summary.functions[a.function].name, a.times) for a in highlights.again(summary)] == [
         ("h", 1),
         ("g", 1),
         ("f", 2),
@@ -50,11 +50,11 @@ def test_advice_is_ranked_by_what_it_can_save_and_is_the_latest():
 
 def test_the_share_is_of_the_time_of_all_processes():
     summary = summary_of("t.py::a", [compilation(seconds=4.0)], seconds=10.0)
-    assert answer.share(summary) == pytest.approx(0.4)
+    assert highlights.share(summary) == pytest.approx(0.4)
     summary.environment["workers"] = 2
-    assert answer.share(summary) == pytest.approx(0.2)
+    assert highlights.share(summary) == pytest.approx(0.2)
     summary.seconds = 0.0
-    assert answer.share(summary) is None
+    assert highlights.share(summary) is None
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_the_share_is_of_the_time_of_all_processes():
     ],
 )
 def test_durations(seconds, text):
-    assert answer.duration(seconds) == text
+    assert highlights.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("part", "text"), [(0, "0%"), (0.004, "less than 1%"), (0.25, "25%"), (1.5, "150%")]
 )
 def test_percentages(part, text):
-    assert answer.percent(part) == text
+    assert highlights.percent(part) == text

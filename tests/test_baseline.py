@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_jaxcompile.baseline import HEADER, dumps, loads
+from pytest_jaxcompile.plugin.baseline import HEADER, dumps, loads
 
 # -- the file ----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import pytest
 from summaries import ENVIRONMENT, SHAPE, compiled, summary, usual
 from test_files import check
 
-from pytest_jaxcompile import cli
+from pytest_jaxcompile.command_line import commands
 from pytest_jaxcompile.report import files
 
 ROOT = str(Path(__file__).parents[1])
@@ -244,7 +244,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", "old.json"]) == 0
+    assert commands.main(["show", "old.json"]) == 0
     shown = capsys.readouterr().out
     assert "3 compilations of 2 functions, 1 of them again" in shown
     assert "app.model.step" in shown
@@ -252,32 +252,32 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_html(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jinja2")
-    assert cli.main(["html", "old.json"]) == 0
-    assert cli.main(["html", "old.json", "-o", "other"]) == 0
+    assert commands.main(["html", "old.json"]) == 0
+    assert commands.main(["html", "old.json", "-o", "other"]) == 0
     assert "app.model" in (folder / "old.html").read_text()
     assert (folder / "old.html").read_bytes() == (folder / "other").read_bytes()
     assert capsys.readouterr().out == "written to old.html\nwritten to other\n"
 
 
 def test_diff(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", "old.json", "new.json"]) == 0
+    assert commands.main(["diff", "old.json", "new.json"]) == 0
     text = capsys.readouterr().out
     assert "+4  2 -> 6  app.model.step" in text
     assert "Compile no longer (1):" in text
-    assert cli.main(["diff", "--markdown", "old.json", "new.json"]) == 0
+    assert commands.main(["diff", "--markdown", "old.json", "new.json"]) == 0
     assert capsys.readouterr().out.startswith("### JAX compilations\n")
-    assert cli.main(["diff", "old.json", "old.json"]) == 0
+    assert commands.main(["diff", "old.json", "old.json"]) == 0
     assert capsys.readouterr().out.startswith("No function compiles more or less.")
 
 
 def test_merge_then_show_and_diff(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["merge", "-o", "all.json", "old.json", "new.json"]) == 0
+    assert commands.main(["merge", "-o", "all.json", "old.json", "new.json"]) == 0
     assert capsys.readouterr().out == "merged into all.json: 2 reports, 2 tests, 10 compilations\n"
     data = json.loads((folder / "all.json").read_text())
     check(data)
     assert data["totals"]["compilations"] == 3 + 6
-    assert cli.main(["show", "all.json"]) == 0
-    assert cli.main(["diff", "old.json", "all.json"]) == 0
+    assert commands.main(["show", "all.json"]) == 0
+    assert commands.main(["diff", "old.json", "all.json"]) == 0
     assert "+6  2 -> 8  app.model.step" in capsys.readouterr().out
 
 
@@ -288,11 +288,11 @@ def test_merge_points_out_where_processes_part(
         found = {**ENVIRONMENT, "process_index": index, "process_count": 2}
         records = [compiled(name) for name in names]
         files.save_json(f"{index}.json", summary({}, {"script": records}, environment=found))
-    assert cli.main(["merge", "-o", "all.json", "0.json", "1.json"]) == 0
+    assert commands.main(["merge", "-o", "all.json", "0.json", "1.json"]) == 0
     told = "app.model.log (app/model.py:10) compiled in 0.json, not in 1.json"
     assert capsys.readouterr().out.splitlines()[1:] == [told]
     check(json.loads((folder / "all.json").read_text()))
-    assert cli.main(["merge", "--no-processes", "-o", "all.json", "0.json", "1.json"]) == 0
+    assert commands.main(["merge", "--no-processes", "-o", "all.json", "0.json", "1.json"]) == 0
     assert told not in capsys.readouterr().out
 
 
@@ -334,7 +334,7 @@ def test_a_bad_file_is_one_line_and_loses_nothing(
     for bad, text in BAD.items():
         (folder / bad).write_text(text)
     before = contents(folder)
-    assert cli.main(command.format(name).split()) == 2
+    assert commands.main(command.format(name).split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(f"python -m pytest_jaxcompile: error: cannot read {name}: .+\n", err)
@@ -360,7 +360,7 @@ def test_what_cannot_be_done_is_one_line_and_loses_nothing(
 ) -> None:
     program(folder, "open('ran', 'w')")
     before = contents(folder)
-    assert cli.main(command.split()) == 2
+    assert commands.main(command.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(f"python -m pytest_jaxcompile: error: .*{why}.*\n", err)
@@ -372,7 +372,7 @@ def test_what_cannot_be_done_is_one_line_and_loses_nothing(
 )
 def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main(command.split())
+        commands.main(command.split())
     assert caught.value.code == 2
     assert re.fullmatch(
         r"python -m pytest_jaxcompile.*: error: .+ --help\)\n", capsys.readouterr().err
@@ -382,7 +382,7 @@ def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], command: st
 @pytest.mark.parametrize("command", ["", "run", "show", "html", "diff", "merge", "info"])
 def test_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main([*command.split(), "--help"])
+        commands.main([*command.split(), "--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: python -m pytest_jaxcompile {command}".rstrip())
@@ -395,9 +395,9 @@ def test_help_imports_nothing_heavy(python: Python) -> None:
     source = """
         import sys
         heavy = {"jax", "numpy", "pytest", "jinja2", "logging", "colorsys"} - sys.modules.keys()
-        from pytest_jaxcompile import cli
+        from pytest_jaxcompile.command_line import commands
         try:
-            cli.main(sys.argv[1:])
+            commands.main(sys.argv[1:])
         except SystemExit:
             pass
         print("heavy", sorted(heavy & sys.modules.keys()))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_jaxcompile import count_compiles
-from pytest_jaxcompile.cold import start_cold
+from pytest_jaxcompile.recording.cold_start import start_cold
 
 VERSION = jax.__version_info__
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)

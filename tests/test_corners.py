@@ -26,9 +26,12 @@ import pytest
 from test_counting import events
 from test_explain import BASE, MESH, call, leaf, number, told, with_x
 
-from pytest_jaxcompile import CountUnavailableError, count_compiles, explain, history, tap
-from pytest_jaxcompile.explain import Lengths, differences, distance
-from pytest_jaxcompile.recorder import recorder
+from pytest_jaxcompile import CountUnavailableError, count_compiles
+from pytest_jaxcompile.jax_internals import listeners
+from pytest_jaxcompile.reasons import nearest
+from pytest_jaxcompile.reasons.nearest import Lengths, differences, distance
+from pytest_jaxcompile.recording import history
+from pytest_jaxcompile.recording.recorder import recorder
 from pytest_jaxcompile.records import Reason, Signature, Static
 
 VERSION = jax.__version_info__
@@ -63,9 +66,9 @@ def test_the_nearest_after_many_that_were_never_searched() -> None:
 
     By then the oldest are forgotten; what is found is what a plain search over the rest finds.
     """
-    kept = [with_x(BASE, shape=(n,)) for n in range(3, explain._RECENT + 40)]
+    kept = [with_x(BASE, shape=(n,)) for n in range(3, nearest._RECENT + 40)]
     story = told(*kept)
-    kept = kept[-explain._RECENT :]
+    kept = kept[-nearest._RECENT :]
     assert len(story) == len(kept)
     for n in range(5):
         # Two differences from the last one, one from another of those that are kept.
@@ -144,7 +147,7 @@ def many(monkeypatch):
 
     The bodies are of primitives: what ``jax.numpy`` jits inside them would be more traces.
     """
-    monkeypatch.setattr(tap, "_MANY_TRACES", -1)
+    monkeypatch.setattr(listeners, "_MANY_TRACES", -1)
 
 
 def test_outermost_traces_are_counted_where_many_are_kept(many, log):
@@ -248,11 +251,11 @@ def test_traces_while_many_become_few_and_many_again(monkeypatch, log):
 
     shapes = iter(range(3, 99))
     for _ in range(2):
-        monkeypatch.setattr(tap, "_MANY_TRACES", 10**6)
+        monkeypatch.setattr(listeners, "_MANY_TRACES", 10**6)
         outer(np.ones(next(shapes), np.float32))
         f(np.ones(next(shapes), np.float32))
         assert getattr(jax.config, option) is (VERSION >= (0, 9))
-        monkeypatch.setattr(tap, "_MANY_TRACES", -1)
+        monkeypatch.setattr(listeners, "_MANY_TRACES", -1)
         f(np.ones(next(shapes), np.float32))
         f(np.ones(next(shapes), np.float32))
         assert getattr(jax.config, option) is False

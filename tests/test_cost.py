@@ -24,15 +24,14 @@ X3 = np.ones(3, np.float32)
 
 HEAVY = ("jax", "jaxlib", "numpy", "jinja2")
 LATE = (
-    "recorder",
-    "session",
-    "stack",
-    "signature",
-    "explain",
-    "probe",
-    "tap",
+    "recording",
+    "plugin.session",
+    "plugin.baseline",
+    "jax_internals",
+    "reasons",
+    "counting",
     "report",
-    "baseline",
+    "command_line",
 )
 LOOK = """
 import sys
@@ -78,9 +77,9 @@ def test_a_heavy_import_would_be_seen(project):
     line, _ = loaded(
         project,
         extra="\nimport numpy\nimport pytest_jaxcompile.records\n"
-        "import pytest_jaxcompile.explain\n",
+        "import pytest_jaxcompile.reasons\n",
     )
-    assert line == "in the test ['numpy'] ['explain']"
+    assert line == "in the test ['numpy'] ['reasons']"
 
 
 def test_the_package_loads_nothing(fresh):
@@ -342,7 +341,7 @@ def test_memory_is_flat_over_recordings():
 
 def test_memory_is_flat_over_compilations_of_functions_that_die():
     """Functions made anew and dropped: their records go with the recording, all else at once."""
-    from pytest_jaxcompile.identity import numbers
+    from pytest_jaxcompile.recording.functions import numbers
 
     def record(times):
         with count_compiles() as log:

@@ -136,7 +136,9 @@ def test_every_flag_is_in_the_reference():
 
 
 def test_commands_exist():
-    help_text = (ROOT / "pytest_jaxcompile" / "cli.py").read_text(encoding="utf-8")
+    help_text = (ROOT / "pytest_jaxcompile" / "command_line" / "commands.py").read_text(
+        encoding="utf-8"
+    )
     for path in TEXTS:
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r"python -m pytest_jaxcompile (\w+)", text):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_jaxcompile import differ, explain
-from pytest_jaxcompile.explain import Story, differences, distance
+from pytest_jaxcompile.reasons import differences as differ
+from pytest_jaxcompile.reasons import nearest
+from pytest_jaxcompile.reasons.nearest import Story, differences, distance
 from pytest_jaxcompile.records import KINDS, Leaf, Reason, Signature, Static
 
 SINGLE = {"sharding": "single device", "devices": "cpu:0", "committed": True}
@@ -441,7 +442,7 @@ def test_ten_thousand_signatures_keep_memory_and_work_bounded(
         looks += 1
         return distance(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(explain, "distance", counted)
+    monkeypatch.setattr(nearest, "distance", counted)
     story = Story()
     per_look = []
     for n in range(10_000):
@@ -450,23 +451,23 @@ def test_ten_thousand_signatures_keep_memory_and_work_bounded(
         story.nearest(signature)
         per_look.append(looks)
         story.add(signature)
-    assert len(story) == len(list(story)) == explain._RECENT
+    assert len(story) == len(list(story)) == nearest._RECENT
     assert next(iter(story)) is signature
     assert max(per_look) <= 3
     index = story._index
-    assert len(index._having) <= 3 * explain._RECENT + 16
-    assert all(value.bit_length() <= 8 * explain._RECENT for value in index._having.values())
-    assert len(story._seen) <= explain._SEEN
+    assert len(index._having) <= 3 * nearest._RECENT + 16
+    assert all(value.bit_length() <= 8 * nearest._RECENT for value in index._having.values())
+    assert len(story._seen) <= nearest._SEEN
 
 
 def test_fewer_large_signatures_are_kept_but_some() -> None:
     story = Story()
     for n in range(40):
         story.add(large(3000, w1=leaf(n)))
-    assert len(story) == explain._RECENT_LEAST
+    assert len(story) == nearest._RECENT_LEAST
     for n in range(40):
         story.add(with_x(BASE, shape=(n,)))
-    assert len(story) == 40 + explain._RECENT_LEAST - 3
+    assert len(story) == 40 + nearest._RECENT_LEAST - 3
 
 
 # -- against a plain search, on random signatures -----------------------------------------
@@ -595,9 +596,9 @@ def test_the_index_is_exact_over_a_long_and_changing_story() -> None:
             signature = replace(signature, transform=("vmap",) * (n % 3))
         if n % 7 == 0:
             signature = replace(signature, paths=("a", "b", "c"))
-        nearest = story.nearest(signature)
+        found = story.nearest(signature)
         if kept:
             expected = min(reversed(kept), key=lambda e: distance(e, signature))
-            assert nearest is expected
+            assert found is expected
         story.add(signature)
-        kept = [*kept, signature][-explain._RECENT :]
+        kept = [*kept, signature][-nearest._RECENT :]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_jaxcompile import failure
+from pytest_jaxcompile.counting import messages
 from pytest_jaxcompile.records import Compilation, Leaf, Reason, Signature, Static
 
 
@@ -42,13 +42,13 @@ SHAPE = Reason("shape", "x", "(3,)", "(4,)", "pad x")
 def test_the_first_line(
     actual: int, least: int | None, most: int | None, named: str, line: str
 ) -> None:
-    text = failure.message([compilation()] * actual, [], least, most, named)
+    text = messages.message([compilation()] * actual, [], least, most, named)
     assert text.splitlines()[0] == line
 
 
 def test_a_whole_message() -> None:
     again = compilation("f", 4, reasons=(SHAPE,))
-    text = failure.message([compilation(), again], [compilation("g")], 1, 1, "f")
+    text = messages.message([compilation(), again], [compilation("g")], 1, 1, "f")
     assert text == (
         "expected exactly 1 compilation of f, got 2\n"
         "  1. f(f32[3])  /elsewhere/test_m.py:7  first compilation\n"
@@ -62,19 +62,19 @@ def test_a_whole_message() -> None:
 def test_one_line_for_each_compilation_whatever_it_holds() -> None:
     static = (("text", Static("Box(\n  a,\n)", "m.Box", "value", 1)),)
     records = [compilation(signature=Signature(static=static)) for _ in range(5)]
-    lines = list(failure.lines(records))
+    lines = list(messages.lines(records))
     assert len(lines) == 5
     assert lines[0].startswith("  1. f(text=Box( a, ))  ")
 
 
 def test_numbers_stand_in_a_column() -> None:
-    lines = list(failure.lines([compilation()] * 12))
+    lines = list(messages.lines([compilation()] * 12))
     assert lines[0].startswith("   1. f(")
     assert lines[11].startswith("  12. f(")
 
 
 def test_more_than_can_be_read_are_counted() -> None:
-    lines = list(failure.lines([compilation()] * 25))
+    lines = list(messages.lines([compilation()] * 25))
     assert len(lines) == 21
     assert lines[-1] == "  ... and 5 more"
 
@@ -94,7 +94,7 @@ def test_a_transformation_reads_as_words(transform: tuple[str, ...], call: str) 
     signature = Signature(("x",), (Leaf((3, 2), "float32"),), transform=transform)
     record = compilation(signature=signature)
     assert record.call == call
-    assert failure.line(record) == f"{call}  /elsewhere/test_m.py:7  first compilation"
+    assert messages.line(record) == f"{call}  /elsewhere/test_m.py:7  first compilation"
     assert str(record) == f"{call} at /elsewhere/test_m.py:7"
 
 
@@ -114,7 +114,7 @@ def test_a_long_static_value_is_cut() -> None:
 
 def test_what_a_line_says_beside_the_call() -> None:
     record = compilation(disk_hit=True, eager_op=True, thread="worker-1", called_from=None)
-    assert failure.line(record) == (
+    assert messages.line(record) == (
         "eager op f(f32[3]) [from disk] on thread worker-1  first compilation"
     )
     assert str(record) == "f(f32[3]) [from disk]"
@@ -122,16 +122,16 @@ def test_what_a_line_says_beside_the_call() -> None:
 
 def test_places_below_the_current_folder_are_relative() -> None:
     here = os.getcwd()
-    assert failure.shown_path(os.path.join(here, "tests", "a.py:3")) == f"tests{os.sep}a.py:3"
-    assert failure.shown_path("/elsewhere/a.py:3") == "/elsewhere/a.py:3"
-    assert failure.shown_path(f"{here}-other/a.py:3") == f"{here}-other/a.py:3"
+    assert messages.shown_path(os.path.join(here, "tests", "a.py:3")) == f"tests{os.sep}a.py:3"
+    assert messages.shown_path("/elsewhere/a.py:3") == "/elsewhere/a.py:3"
+    assert messages.shown_path(f"{here}-other/a.py:3") == f"{here}-other/a.py:3"
 
 
 @pytest.mark.parametrize(
     ("number", "rest"), [(4, ""), (5, "; 1 more difference"), (7, "; 3 more differences")]
 )
 def test_many_reasons_are_counted(number: int, rest: str) -> None:
-    text = failure.why([SHAPE] * number)
+    text = messages.why([SHAPE] * number)
     assert text == "; ".join([str(SHAPE)] * 4) + rest
 
 
@@ -141,7 +141,7 @@ def test_reasons_read_with_and_without_an_argument() -> None:
         Reason("evicted"),
         Reason("dtype", "8 more arguments"),
     ]
-    assert failure.why(reasons) == (
+    assert messages.why(reasons) == (
         "transform: a plain call -> vmap; evicted; dtype of 8 more arguments"
     )
 
@@ -151,22 +151,22 @@ def test_reasons_read_with_and_without_an_argument() -> None:
 
 def test_what_compiled_too_is_told_the_most_frequent_first() -> None:
     others = [compilation("g"), compilation("h"), compilation("h")]
-    text = failure.message([compilation()], others, None, 0, "f")
+    text = messages.message([compilation()], others, None, 0, "f")
     assert "Compiled too, but not asked for: h (2), g (1)" in text.splitlines()
 
 
 def test_eager_operations_matter_only_where_something_is_missing() -> None:
     ops = [compilation("add", eager_op=True), compilation("mul", eager_op=True)]
     line = "Eager operations that compiled, counted only by .ops and .all: 2"
-    assert line in failure.message([], ops, 1, None, "f").splitlines()
-    assert line in failure.message([compilation()], ops, 2, 2, "f").splitlines()
-    assert line not in failure.message([compilation()] * 2, ops, 1, 1, "f")
-    assert line not in failure.message([compilation()], [], 2, None, "f")
+    assert line in messages.message([], ops, 1, None, "f").splitlines()
+    assert line in messages.message([compilation()], ops, 2, 2, "f").splitlines()
+    assert line not in messages.message([compilation()] * 2, ops, 1, 1, "f")
+    assert line not in messages.message([compilation()], [], 2, None, "f")
 
 
 def test_hints_are_given_once_and_a_few_of_them() -> None:
     hints = [Reason("shape", f"x{n}", "(3,)", "(4,)", f"pad {n}") for n in (1, 1, 2, 3, 4, 5, 6)]
-    text = failure.message([compilation(reasons=tuple(hints))], [], None, 0, "f")
+    text = messages.message([compilation(reasons=tuple(hints))], [], None, 0, "f")
     assert text.partition("What to do:\n")[2].splitlines() == [
         *(f"  - pad {n}" for n in (1, 2, 3, 4, 5)),
         "  - and 1 more",
@@ -176,31 +176,31 @@ def test_hints_are_given_once_and_a_few_of_them() -> None:
 def test_the_last_of_several_hints_about_one_argument_is_given() -> None:
     hints = [Reason("shape", "x", "(3,)", "(4,)", f"{n} lengths so far") for n in (2, 3, 4)]
     records = [compilation(reasons=(hint,)) for hint in hints]
-    text = failure.message(records, [], None, 0, "f")
+    text = messages.message(records, [], None, 0, "f")
     assert text.partition("What to do:\n")[2].splitlines() == ["  - 4 lengths so far"]
 
 
 def test_no_advice_against_compiling_where_more_was_expected() -> None:
     again = compilation("f", 4, reasons=(SHAPE,))
-    assert "What to do" not in failure.message([again], [], 2, None, "f")
-    assert "What to do" not in failure.message([again], [], 2, 2, "f")
+    assert "What to do" not in messages.message([again], [], 2, None, "f")
+    assert "What to do" not in messages.message([again], [], 2, 2, "f")
 
 
 def test_no_section_of_hints_without_hints() -> None:
     again = compilation(reasons=(Reason("unknown", None, "one program", "another"),))
-    assert "What to do" not in failure.message([again], [], None, 0, "f")
+    assert "What to do" not in messages.message([again], [], None, 0, "f")
 
 
 def test_an_unknown_name_proposes_near_ones() -> None:
     live = [("summed", "summed", "app"), ("other", "other", "app"), ("sum", "sum", "jax.numpy")]
-    assert failure.unknown_name("sumed", live) == (
+    assert messages.unknown_name("sumed", live) == (
         "of='sumed' names no function that this process has jitted, so a count of it would say "
         "nothing. Did you mean 'summed'?"
     )
-    assert failure.unknown_name("zzz", live).endswith("would say nothing.")
+    assert messages.unknown_name("zzz", live).endswith("would say nothing.")
 
 
 def test_users_functions_are_proposed_before_those_of_jax() -> None:
     live = [("tan", "tan", "jax.numpy"), ("triu", "triu", "jax.numpy"), ("train", "train", "app")]
-    assert failure.unknown_name("trian*", live).endswith("Did you mean 'train'?")
-    assert failure.unknown_name("triuu", live[:2]).endswith("Did you mean 'triu'?")
+    assert messages.unknown_name("trian*", live).endswith("Did you mean 'train'?")
+    assert messages.unknown_name("triuu", live[:2]).endswith("Did you mean 'triu'?")

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from pytest_jaxcompile import CountUnavailableError, count_compiles, recorder
+from pytest_jaxcompile import CountUnavailableError, count_compiles
+from pytest_jaxcompile.recording import recorder
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 

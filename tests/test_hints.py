@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_jaxcompile import explain
-from pytest_jaxcompile.explain import Lengths, Story, differences
-from pytest_jaxcompile.hints import with_hints
+from pytest_jaxcompile.reasons import nearest
+from pytest_jaxcompile.reasons.hints import with_hints
+from pytest_jaxcompile.reasons.nearest import Lengths, Story, differences
 from pytest_jaxcompile.records import KINDS, Kind, Leaf, Reason, Signature, Static
 
 BARE = Signature()
@@ -344,7 +344,7 @@ def test_commitment_that_follows_from_a_placement_has_no_hint(kind: Kind) -> Non
 
 
 def test_every_kind_but_unknown_can_have_a_hint() -> None:
-    from pytest_jaxcompile.hints import _HINTS
+    from pytest_jaxcompile.reasons.hints import _HINTS
 
     assert set(_HINTS) == set(KINDS) - {"unknown"}
 
@@ -391,13 +391,13 @@ def test_many_lengths_are_not_all_shown() -> None:
 
 
 def test_more_lengths_than_are_compared_with_are_still_counted() -> None:
-    told = lengths_hint([(n,) for n in range(3 * explain._RECENT)])
+    told = lengths_hint([(n,) for n in range(3 * nearest._RECENT)])
     assert told is not None
-    assert told.startswith(f"x had {3 * explain._RECENT} lengths so far")
+    assert told.startswith(f"x had {3 * nearest._RECENT} lengths so far")
 
 
 def test_more_lengths_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "_LENGTHS", 10)
+    monkeypatch.setattr(nearest, "_LENGTHS", 10)
     told = lengths_hint([(n,) for n in range(1, 20)])
     assert told is not None
     assert told.startswith("x had more than 10 lengths so far")
@@ -425,7 +425,7 @@ def test_no_length_without_a_path() -> None:
 
 
 def test_only_so_many_arguments_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "_LENGTHS_OF", 2)
+    monkeypatch.setattr(nearest, "_LENGTHS_OF", 2)
     story = Story()
     for path in "abcd":
         assert story.lengths(path, (3,)).sizes == []

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_jaxcompile.imports import when_imported
+from pytest_jaxcompile.jax_internals.import_hook import when_imported
 
 
 @pytest.fixture

@@ -13,12 +13,44 @@ import pytest_jaxcompile
 PACKAGE = Path(pytest_jaxcompile.__file__).parent
 NAME = "pytest_jaxcompile"
 
-MAY_IMPORT_PYTEST = {"plugin", "session", "reporting", "options", "marker", "outputs"}
-MAY_IMPORT_PYTEST |= {"baseline", "hookspecs"}
-MAY_IMPORT_PYTEST |= {"info"}  # tells of the installed pytest, in a process of its own
-MAY_REACH_INTO_JAX = {"probe"}
-PURE = {"records", "errors", "differ", "explain", "hints", "imports", "strays"}
-"""Modules that import neither JAX nor pytest, not even late."""
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "records": set(),
+    "reasons": {"records"},
+    "jax_internals": {"errors"},
+    "recording": {"jax_internals", "reasons", "records", "errors"},
+    "counting": {"recording", "jax_internals", "records", "errors"},
+    "report": {"records"},
+    "plugin": {
+        "counting",
+        "recording",
+        "report",
+        "reasons",
+        "jax_internals",
+        "records",
+        "errors",
+    },
+    "command_line": {
+        "plugin",
+        "counting",
+        "recording",
+        "report",
+        "reasons",
+        "jax_internals",
+        "records",
+        "errors",
+    },
+}
+"""Which room may import which. A room is a package, or a module at the top."""
+
+TOP = {"__init__", "__main__", "records", "errors"}
+"""What stands at the top beside the rooms. ``__init__`` and ``__main__`` open the doors to all."""
+
+MAY_IMPORT_PYTEST = {"plugin"}
+MAY_IMPORT_PYTEST_ALSO = {"command_line.info"}  # tells which pytest is installed
+MAY_REACH_INTO_JAX = {"jax_internals.probe"}
+PURE = {"records", "errors", "reasons", "report", "recording.leftover_threads"}
+"""Rooms and modules that import neither JAX nor pytest, not even late."""
 
 
 def sources() -> dict[str, str]:
@@ -90,14 +122,46 @@ def test_arrows_point_downwards():
     assert cycle(sources()) == []
 
 
+def room(module: str) -> str:
+    """The room in which a module stands."""
+    return module.partition(".")[0]
+
+
+def trespasses(modules: dict[str, str]) -> list[str]:
+    """Imports that the table does not allow, function-level ones included."""
+    return sorted(
+        f"{name} imports {found}"
+        for name, text in modules.items()
+        if room(name) in ROOMS
+        for found in own(imports(text), modules)
+        if room(found) in ROOMS and room(found) not in ROOMS[room(name)] | {room(name)}
+    )
+
+
+def test_rooms_import_what_the_table_allows():
+    modules = sources()
+    assert {room(name) for name in modules if name and room(name) != "__main__"} == set(ROOMS)
+    assert trespasses(modules) == []
+
+
+def test_few_modules_stand_at_the_top():
+    assert {path.stem for path in PACKAGE.glob("*.py")} == TOP
+
+
+def test_every_room_says_what_it_holds():
+    for name in set(ROOMS) - TOP:
+        text = (PACKAGE / name / "__init__.py").read_text(encoding="utf-8")
+        assert "import" in (ast.get_docstring(ast.parse(text)) or ""), name
+
+
 def test_only_the_probe_reaches_into_jax():
     assert users_of("jax._src", sources()) <= MAY_REACH_INTO_JAX
     assert users_of("jaxlib", sources()) <= MAY_REACH_INTO_JAX
 
 
 def test_only_the_plugin_knows_pytest():
-    found = users_of("pytest", sources()) | users_of("_pytest", sources())
-    assert found <= MAY_IMPORT_PYTEST
+    found = users_of("pytest", sources()) - MAY_IMPORT_PYTEST_ALSO
+    assert {room(name) for name in found} <= MAY_IMPORT_PYTEST
 
 
 def test_pytest_internals_are_not_touched():
@@ -107,25 +171,8 @@ def test_pytest_internals_are_not_touched():
 def test_what_is_pure_stays_pure():
     modules = sources()
     for package in ("jax", "jaxlib", "numpy", "pytest"):
-        assert users_of(package, modules).isdisjoint(PURE)
-
-
-def test_records_depend_on_nothing_of_ours():
-    modules = sources()
-    assert own(imports(modules["records"]), modules) == set()
-    assert own(imports(modules["errors"]), modules) == set()
-    assert own(imports(modules["differ"]), modules) <= {"records"}
-    assert own(imports(modules["explain"]), modules) <= {"records", "differ"}
-
-
-def test_reports_do_not_count():
-    """What renders a summary knows neither the recorder nor JAX."""
-    modules = sources()
-    allowed = {"records", "report", "errors"}
-    for name, text in modules.items():
-        if name.startswith("report."):
-            found = own(imports(text, late=False), modules)
-            assert {f for f in found if not f.startswith("report.")} <= allowed, name
+        found = users_of(package, modules)
+        assert not {name for name in found if name in PURE or room(name) in PURE}
 
 
 @pytest.mark.parametrize(
@@ -146,5 +193,24 @@ def test_a_forbidden_import_would_be_seen(source, seen):
 
 def test_an_arrow_upwards_would_be_seen():
     modules = sources()
-    assert cycle({**modules, "records": f"from {NAME}.recorder import recorder"}) != []
+    upwards = {**modules, "records": f"from {NAME}.recording.recorder import recorder"}
+    assert cycle(upwards) != []
     assert cycle({"a": f"import {NAME}.b", "b": f"def f():\n    import {NAME}.a"}) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "told"),
+    [
+        ("reasons.new", f"from {NAME}.jax_internals import probe", "jax_internals.probe"),
+        ("report.new", f"def f():\n    from {NAME}.recording.recorder import x", "recording"),
+        ("records", f"import {NAME}.errors", "errors"),
+        ("counting.new", f"from {NAME}.plugin.options import Options", "plugin.options"),
+        ("counting.new", f"from {NAME}.recording import recorder", None),
+        ("plugin.new", f"from {NAME}.command_line import commands", "command_line"),
+    ],
+)
+def test_an_import_past_the_table_would_be_seen(module, source, told):
+    found = trespasses({**sources(), module: source})
+    assert bool(found) is (told is not None)
+    assert all(line.startswith(module) for line in found)
+    assert told is None or any(told in line for line in found)

@@ -273,7 +273,10 @@ def test_objects_that_read_the_same_and_cannot_be_referred_to_weakly():
 
 # -- where JAX keeps very many traces ------------------------------------------------------------
 
-SWITCHES = ["pytest_jaxcompile.recorder.MANY_OF_ONE", "pytest_jaxcompile.tap._MANY_TRACES"]
+SWITCHES = [
+    "pytest_jaxcompile.recording.recorder.MANY_OF_ONE",
+    "pytest_jaxcompile.jax_internals.listeners._MANY_TRACES",
+]
 
 
 @pytest.mark.skipif(jax.__version_info__ < (0, 9), reason="its events tell of all traces")

@@ -459,7 +459,7 @@ def test_silent_where_nobody_asks(project):
 import sys
 from jax._src import monitoring
 def test_it():
-    assert "pytest_jaxcompile.recorder" not in sys.modules
+    assert "pytest_jaxcompile.recording.recorder" not in sys.modules
     assert not [l for l in monitoring._event_duration_secs_listeners if "jaxcompile" in repr(l)]
     f(x(3))
 """

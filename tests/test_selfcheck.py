@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pytest_jaxcompile import selfcheck
-from pytest_jaxcompile.probe import probe
+from pytest_jaxcompile.jax_internals import support_check
+from pytest_jaxcompile.jax_internals.probe import probe
 
 
 def texts() -> tuple[dict[str, str], bool]:
@@ -26,24 +26,24 @@ def renamed(text: str, name: str) -> str:
 
 READ = [
     (module, function, variable)
-    for module, function, variables in selfcheck._READ
+    for module, function, variables in support_check._READ
     for variable in variables.split()
 ]
-FUNCTIONS = [(module, function) for module, function, _ in selfcheck._READ]
-EVENTS = list(selfcheck._EVENTS)
+FUNCTIONS = [(module, function) for module, function, _ in support_check._READ]
+EVENTS = list(support_check._EVENTS)
 
 
 def test_the_installed_jax_is_as_known():
     sources, by_log = texts()
-    assert selfcheck.compare(sources, by_log) == []
-    assert selfcheck.changes() == []
-    selfcheck.require_supported()
+    assert support_check.compare(sources, by_log) == []
+    assert support_check.changes() == []
+    support_check.require_supported()
 
 
 @pytest.mark.parametrize(("module", "variable", "function"), [(m, v, f) for m, f, v in READ])
 def test_a_renamed_variable_is_told(module, variable, function):
     sources, by_log = texts()
-    found = selfcheck.compare({**sources, module: renamed(sources[module], variable)}, by_log)
+    found = support_check.compare({**sources, module: renamed(sources[module], variable)}, by_log)
     wanted = f"{function.replace('|', ' or ')} in {module}.py has no"
     # A variable may share its name with a function that is read: then that is told.
     assert any(f.startswith(wanted) and variable in f for f in found) or any(
@@ -57,7 +57,7 @@ def test_a_renamed_function_is_told(module, function):
     text = sources[module]
     for name in function.split("|"):
         text = renamed(text, name)
-    found = selfcheck.compare({**sources, module: text}, by_log)
+    found = support_check.compare({**sources, module: text}, by_log)
     assert f"no function {function.replace('|', ' or ')} in {module}.py" in found
 
 
@@ -65,7 +65,7 @@ def test_a_renamed_function_is_told(module, function):
 def test_a_renamed_event_is_told(event):
     sources, by_log = texts()
     changed = {**sources, "dispatch": sources["dispatch"].replace(f'"{event}"', '"/jax/tomorrow"')}
-    assert f"no event {event}" in selfcheck.compare(changed, by_log)
+    assert f"no event {event}" in support_check.compare(changed, by_log)
 
 
 def test_a_lost_trace_log_is_told():
@@ -77,19 +77,19 @@ def test_a_lost_trace_log_is_told():
         "partial_eval": sources["partial_eval"].replace("TRACING CACHE MISS", "RETRACED"),
         "pjit": sources["pjit"].replace("entry.pjit_params", "entry.params"),
     }
-    found = selfcheck.compare(changed, by_log)
+    found = support_check.compare(changed, by_log)
     assert "no log record for each trace" in found
     assert any("tells a finished trace" in f for f in found)
 
 
 # A JAX whose files say something else: what is read of one of them is renamed.
 TOMORROW = """
-import pytest_jaxcompile.selfcheck as selfcheck
-_text = selfcheck._text
+import pytest_jaxcompile.jax_internals.support_check as support_check
+_text = support_check._text
 def tomorrow(path):
     text = _text(path)
     return text.replace("def _cached_compilation(", "def _compiled_once(")
-selfcheck._text = tomorrow
+support_check._text = tomorrow
 """
 TESTS = """
 import jax, numpy as np

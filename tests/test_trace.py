@@ -6,7 +6,7 @@ import random
 import pytest
 
 from pytest_jaxcompile.records import Compilation, Leaf, Reason, Signature
-from pytest_jaxcompile.report import trace
+from pytest_jaxcompile.report import chrome_trace
 from pytest_jaxcompile.report.summary import Builder, Summary, pack
 
 T0 = 1_754_000_000.0
@@ -45,7 +45,7 @@ def events(builder) -> list[dict]:
     def refuse(constant):
         raise ValueError(constant)
 
-    return json.loads(trace.render(builder.summary), parse_constant=refuse)["traceEvents"]
+    return json.loads(chrome_trace.render(builder.summary), parse_constant=refuse)["traceEvents"]
 
 
 def spans(found, category=None):
@@ -236,7 +236,7 @@ def test_outside_tests_nothing_is_invented_around_a_compilation():
 
 def test_times_count_from_the_start_of_the_run_or_the_first_compilation():
     builder = build(("t.py::a", [compilation("f", -2.0, (0, 0, 1))]))
-    data = json.loads(trace.render(builder.summary))
+    data = json.loads(chrome_trace.render(builder.summary))
     assert times(by_name(data["traceEvents"], "f")) == (0, 1_000_000)
     assert data["otherData"]["started_unix_seconds"] == T0 - 2
     builder.summary.started = 0.0  # not known
@@ -244,7 +244,7 @@ def test_times_count_from_the_start_of_the_run_or_the_first_compilation():
 
 
 def test_an_empty_run_is_a_trace():
-    assert json.loads(trace.render(Summary()))["traceEvents"] == []
+    assert json.loads(chrome_trace.render(Summary()))["traceEvents"] == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -12,7 +12,7 @@ from itertools import chain
 from os import PathLike
 from typing import Any, Final
 
-from pytest_jaxcompile.report import form
+from pytest_jaxcompile.report import json_form
 from pytest_jaxcompile.report.summary import SCHEMA, Summary
 
 _PART: Final = ".jax-compile-"
@@ -43,7 +43,7 @@ def save_json(path: str | PathLike[str], summary: Summary) -> None:
     Sorted: equal summaries give equal bytes. Raises :class:`ReportError`.
     """
     try:
-        data = form.stream(summary)
+        data = json_form.stream(summary)
     except (TypeError, ValueError) as error:
         raise ReportError(
             f"cannot write {os.fspath(path)}: the environment or notes that a hook set are no "
@@ -130,14 +130,14 @@ _dumps = json.JSONEncoder(separators=(", ", ": ")).encode
 def _lines(value: Any, indent: str = "") -> Iterator[str]:
     """JSON text of ``value`` in pieces: of each :class:`Parts` in it one element per line."""
     inner = indent + " "
-    if isinstance(value, dict) and any(isinstance(part, form.Parts) for part in value.values()):
+    if isinstance(value, dict) and any(isinstance(p, json_form.Parts) for p in value.values()):
         opening, closing = "{", "}"
         parts: Iterable[tuple[str, Any]] = ((f"{_dumps(k)}: ", part) for k, part in value.items())
-    elif isinstance(value, form.Parts):
+    elif isinstance(value, json_form.Parts):
         opening, closing = "[", "]"
         parts = (("", part) for part in value)
     else:
-        yield value if isinstance(value, form.Encoded) else _dumps(value)
+        yield value if isinstance(value, json_form.Encoded) else _dumps(value)
         return
     before = opening
     for name, part in parts:
@@ -153,7 +153,7 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 def load_json(path: str | PathLike[str]) -> Summary:
     """Read a JSON report. Raises :class:`ReportError` for a file that is none."""
     name = os.fspath(path)
-    reader = form.ItemReader()
+    reader = json_form.ItemReader()
     try:
         with open(name, encoding="utf-8-sig") as file:
             text = file.read()
@@ -167,7 +167,7 @@ def load_json(path: str | PathLike[str]) -> Summary:
     del text
     _check_ours(name, data)
     try:
-        return form.read(data)
+        return json_form.read(data)
     except KeyError as error:
         raise ReportError(f"cannot read {name}: it is damaged: no field {error}") from error
     except (TypeError, ValueError, AttributeError) as error:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_jaxcompile.report import answer
+from pytest_jaxcompile.report import highlights
 from pytest_jaxcompile.report.summary import Summary
 
 SUMMARY_LIMIT: Final = 1024 * 1024
@@ -53,36 +53,36 @@ def _lines(summary: Summary) -> Iterator[str]:
 
 def _totals(summary: Summary) -> str:
     users, ops = summary.users(), summary.ops()
-    part, processes = answer.share(summary), answer.workers(summary)
-    text = f"Compiling took **{answer.duration(summary.compile_seconds)}**"
+    part, processes = highlights.share(summary), highlights.workers(summary)
+    text = f"Compiling took **{highlights.duration(summary.compile_seconds)}**"
     if part is not None:
-        run = answer.duration(summary.seconds)
+        run = highlights.duration(summary.seconds)
         whole = (
             f"the run's {run}" if processes == 1 else f"the {run} that {processes} processes ran"
         )
-        text += f", **{answer.percent(part)}** of {whole}"
-    compiled = answer.number(sum(f.compilations for f in users), "compilation")
+        text += f", **{highlights.percent(part)}** of {whole}"
+    compiled = highlights.number(sum(f.compilations for f in users), "compilation")
     return (
-        f"{text}: {compiled} of {answer.number(len(users), 'function')}, "
+        f"{text}: {compiled} of {highlights.number(len(users), 'function')}, "
         f"{sum(f.again for f in users):,} of them again; "
-        f"{answer.number(sum(f.compilations for f in ops), 'eager op')}; "
-        f"{answer.number(sum(f.disk_hits for f in (*users, *ops)), 'disk hit')}."
+        f"{highlights.number(sum(f.compilations for f in ops), 'eager op')}; "
+        f"{highlights.number(sum(f.disk_hits for f in (*users, *ops)), 'disk hit')}."
     )
 
 
 def _again(summary: Summary) -> Iterator[str]:
-    found = answer.again(summary)
+    found = highlights.again(summary)
     if not found:
         yield "No function compiled again."
         yield ""
         return
-    hints = {a.function: a.hint for a in reversed(answer.advice(summary))}
+    hints = {a.function: a.hint for a in reversed(highlights.advice(summary))}
     rows = []
     for a in found[:_ROWS]:
         function = summary.functions[a.function]
         why = ", ".join(f"{kind} {times:,}" for kind, times in a.kinds)
-        name = _code(answer.full_name(function))
-        counts = f"{function.compilations:,}", f"{a.times:,}", answer.duration(a.seconds)
+        name = _code(highlights.full_name(function))
+        counts = f"{function.compilations:,}", f"{a.times:,}", highlights.duration(a.seconds)
         rows.append((name, *counts, _escape(why), _escape(hints.get(a.function, ""))))
     heads = ("Function", "Compilations", "Again", "Time of those", "Why", "What to do")
     yield from _table("Functions that compile again", heads, "lrrrll", rows, len(found))
@@ -98,8 +98,8 @@ def _tests(summary: Summary) -> Iterator[str]:
             _code(test.id),
             _escape(test.outcome),
             f"{len(test.compilations):,}",
-            answer.duration(test.compile_seconds),
-            answer.duration(test.seconds),
+            highlights.duration(test.compile_seconds),
+            highlights.duration(test.seconds),
         )
         for test in found[:_ROWS]
     ]

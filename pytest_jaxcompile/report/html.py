@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from pytest_jaxcompile.records import Kind, short_dtype
-from pytest_jaxcompile.report import answer
+from pytest_jaxcompile.report import highlights
 from pytest_jaxcompile.report.summary import FunctionTotals, Item, Summary
 
 _SCRIPTS: Final = ("model.js", "picture.js", "tables.js")
@@ -93,11 +93,11 @@ def _asset(name: str) -> str:
 
 def _answers(summary: Summary) -> dict[str, Any]:
     users, ops = summary.users(), summary.ops()
-    again = answer.again(summary)
-    part = answer.share(summary)
+    again = highlights.again(summary)
+    part = highlights.share(summary)
     return {
-        "n": answer.number,
-        "duration": answer.duration,
+        "n": highlights.number,
+        "duration": highlights.duration,
         "started": _moment(summary.started),
         "seconds": summary.seconds,
         "complete": summary.complete,
@@ -109,8 +109,8 @@ def _answers(summary: Summary) -> dict[str, Any]:
         "notes": [(key, _shown(value)) for key, value in summary.notes.items()],
         "compile_seconds": summary.compile_seconds,
         "share": part,
-        "percent": None if part is None else answer.percent(part),
-        "workers": answer.workers(summary),
+        "percent": None if part is None else highlights.percent(part),
+        "workers": highlights.workers(summary),
         "phases": _phases(summary),
         "total": summary.compilations,
         "compilations": sum(f.compilations for f in users),
@@ -124,7 +124,7 @@ def _answers(summary: Summary) -> dict[str, Any]:
         "again_functions": [(a, summary.functions[a.function]) for a in again[:_AGAIN_SHOWN]],
         "again_more": max(0, len(again) - _AGAIN_SHOWN),
         "advice": [
-            (a, summary.functions[a.function]) for a in answer.advice(summary)[:_ADVICE_SHOWN]
+            (a, summary.functions[a.function]) for a in highlights.advice(summary)[:_ADVICE_SHOWN]
         ],
         "kinds": KINDS,
     }
@@ -180,7 +180,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "owners": [[t.id, t.outcome, t.seconds] for t in summary.tests]
         + [[place.place, None, None] for place in summary.outside],
         "items": [_item(item, owner, base, texts) for item, owner in owned],
-        "advice": [[a.function, a.kind, texts(a.hint)] for a in answer.advice(summary)],
+        "advice": [[a.function, a.kind, texts(a.hint)] for a in highlights.advice(summary)],
         "kinds": {kind: list(look) for kind, look in KINDS.items()},
         "texts": texts.all(),
     }

@@ -147,9 +147,9 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The documented form, sorted; see ``schema.json`` beside this module."""
-        from pytest_jaxcompile.report import form
+        from pytest_jaxcompile.report import json_form
 
-        return form.listed(form.stream(self))  # type: ignore[no-any-return]
+        return json_form.listed(json_form.stream(self))  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Summary:
@@ -158,9 +158,9 @@ class Summary:
         Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else. Fields that are
         not known are left out.
         """
-        from pytest_jaxcompile.report import form
+        from pytest_jaxcompile.report import json_form
 
-        return form.read(data)
+        return json_form.read(data)
 
 
 class Reasons:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_jaxcompile.report.answer import share
+from pytest_jaxcompile.report.highlights import share
 from pytest_jaxcompile.report.summary import FunctionTotals, Item, Summary
 
 _FUNCTIONS: Final = 10
