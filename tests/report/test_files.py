@@ -9,35 +9,17 @@ import stat
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from schema import SCHEMA, check
 from summaries import SHAPE, compiled, summary, usual
 
 from pytest_jaxcompile.report import files
 from pytest_jaxcompile.report.files import ReportError
 from pytest_jaxcompile.report.summary import Summary
-
-SCHEMA = json.loads((resources("pytest_jaxcompile.report") / "schema.json").read_text())
-
-
-def strict(schema: Any) -> Any:
-    """The schema with no field allowed that it does not describe, but for notes."""
-    if isinstance(schema, list):
-        return [strict(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {name: strict(part) for name, part in schema.items()}
-    if "properties" in made and "only_in" not in made["properties"]:
-        made.setdefault("additionalProperties", False)
-    return made
-
-
-def check(data: Any) -> None:
-    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(data)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-FILES = sorted((Path(__file__).parent / "cases").glob("[0-9]*.py"))
+FILES = sorted((Path(__file__).parents[1] / "cases").glob("[0-9]*.py"))
 JAX = tuple(int(part) for part in importlib.metadata.version("jax").split(".")[:3])
 
 # Runs one case and tells what was counted around it. Nothing of this file is imported there.

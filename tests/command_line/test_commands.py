@@ -16,13 +16,13 @@ from typing import Any
 
 import jsonschema
 import pytest
+from schema import check
 from summaries import ENVIRONMENT, SHAPE, compiled, summary, usual
-from test_files import check
 
 from pytest_jaxcompile.command_line import commands
 from pytest_jaxcompile.report import files
 
-ROOT = str(Path(__file__).parents[1])
+ROOT = str(Path(__file__).parents[2])
 RULE = re.compile(r"\n=+ JAX compilations =+\n")
 
 Done = subprocess.CompletedProcess[str]

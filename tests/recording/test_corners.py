@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from signatures import BASE, MESH, call, leaf, number, told, with_x
 from test_counting import events
-from test_explain import BASE, MESH, call, leaf, number, told, with_x
 
 from pytest_jaxcompile import CountUnavailableError, count_compiles
 from pytest_jaxcompile.jax_internals import listeners
