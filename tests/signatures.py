@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_jaxcompile.reasons.nearest import Story
+from pytest_jaxcompile.reasons.nearest import Versions
 from pytest_jaxcompile.records import Leaf, Signature, Static
 
 SINGLE = {"sharding": "single device", "devices": "cpu:0", "committed": True}
@@ -50,8 +50,8 @@ def with_y(signature: Signature, **change: object) -> Signature:
     return replace(signature, leaves=tuple(leaves))
 
 
-def told(*signatures: Signature) -> Story:
-    story = Story()
+def told(*signatures: Signature) -> Versions:
+    story = Versions()
     for signature in signatures:
         story.add(signature)
     return story

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from pytest_jaxcompile.reasons.nearest import Story
+from pytest_jaxcompile.reasons.nearest import Versions
 from pytest_jaxcompile.records import Kind, Leaf, Reason, Signature, Static, without_addresses
 
 _SHOWN: Final = 6
-_GIVEN: Final = 4
 
 
-def with_hints(
-    reasons: tuple[Reason, ...], signature: Signature, earlier: Story, name: str
-) -> tuple[Reason, ...]:
-    """``reasons`` with what each asks for, as far as the signatures tell.
+class Case(NamedTuple):
+    """What advice is given of: a compilation, and what its function was compiled for before."""
 
-    ``signature`` is the one that compiled now, ``earlier`` what its function, called
-    ``name``, was compiled for before. Of many reasons of one kind only the first few get a
-    hint: more would not be read.
-    """
-    kinds = {(reason.kind, reason.argument) for reason in reasons}
-    case = _Case(signature, earlier, name, kinds, {reason.kind for reason in reasons})
-    given: Counter[str] = Counter()
-    found = []
-    for r in reasons:
-        given[r.kind] += 1
-        if r.kind in _HINTS and given[r.kind] <= _GIVEN:
-            r = Reason(r.kind, r.argument, r.before, r.after, _HINTS[r.kind](r, case))  # noqa: PLW2901
-        found.append(r)
-    return tuple(found)
-
-
-class _Case(NamedTuple):
     signature: Signature
-    earlier: Story
+    earlier: Versions
     name: str
     reasons: set[tuple[Kind, str | None]]
     kinds: set[Kind]
@@ -50,7 +28,7 @@ class _Case(NamedTuple):
 # -- the function ---------------------------------------------------------------------
 
 
-def _new_function(_: Reason, case: _Case) -> str:
+def new_function(_: Reason, case: Case) -> str:
     what = "a lambda" if case.name == "<lambda>" else case.name
     return (
         f"{what} was made and jitted anew: move jax.jit out of the loop or function that repeats "
@@ -58,11 +36,11 @@ def _new_function(_: Reason, case: _Case) -> str:
     )
 
 
-def _jit_options(_: Reason, case: _Case) -> str:
+def jit_options(_: Reason, case: Case) -> str:
     return f"jit {case.name} once, with one set of options, and call that"
 
 
-def _config(reason: Reason, _: _Case) -> str | None:
+def config(reason: Reason, _: Case) -> str | None:
     after = reason.after or ""
     if "=" not in after:
         return None
@@ -72,7 +50,7 @@ def _config(reason: Reason, _: _Case) -> str | None:
     return "make every call in the same context, or expect one executable for each"
 
 
-def _transform(_: Reason, case: _Case) -> str | None:
+def transform(_: Reason, case: Case) -> str | None:
     transform, name = case.signature.transform, case.name
     passes = [t for t in transform if t in ("linearize", "transpose")]
     if passes and transform == tuple(passes):
@@ -94,17 +72,24 @@ def _transform(_: Reason, case: _Case) -> str | None:
     return None
 
 
-def _evicted(_: Reason, __: _Case) -> str:
+def evicted(_: Reason, __: Case) -> str:
     return (
         "nothing differs from an earlier call, its executable was dropped: look for "
         "jax.clear_caches(), clear_cache() of the function, or more signatures than the cache holds"
     )
 
 
+def unknown(_: Reason, __: Case) -> str:
+    return (
+        "nothing that is known of the two differs: please report it, with the output of "
+        "python -m pytest_jaxcompile info"
+    )
+
+
 # -- the call ---------------------------------------------------------------------------
 
 
-def _static(reason: Reason, case: _Case) -> str | None:
+def static(reason: Reason, case: Case) -> str | None:
     name = reason.argument
     value = dict(case.signature.static).get(name or "")
     if value is None or "absent" in (reason.before, reason.after):
@@ -157,14 +142,14 @@ _SPELLING: Final = {
 }
 
 
-def _call_form(reason: Reason, _: _Case) -> str | None:
+def call_form(reason: Reason, _: Case) -> str | None:
     before, after = _SPELLING.get(reason.before or ""), _SPELLING.get(reason.after or "")
     if before is None or after is None:
         return None
     return f"{reason.argument} was {before}, and is now {after}: spell the call one way"
 
 
-def _tree(reason: Reason, _: _Case) -> str | None:
+def tree(reason: Reason, _: Case) -> str | None:
     name, before, after = reason.argument, reason.before or "", reason.after or ""
     if name is None or "absent" in (before, after):
         return None
@@ -190,15 +175,18 @@ def _tree(reason: Reason, _: _Case) -> str | None:
 # -- arrays -----------------------------------------------------------------------------
 
 
-def _shape(reason: Reason, case: _Case) -> str | None:
+def shape(reason: Reason, case: Case) -> str | None:
     """How many lengths there were, and what padding would make of them."""
     path, now = reason.argument, case.leaf(reason.argument)
     if path is None or now is None:
         return None
-    lengths = case.earlier.lengths(path, now.shape)
-    if not lengths.clear or lengths.axis is None or len(lengths.sizes) < 2:
+    shapes = case.earlier.shapes(path, now.shape)
+    varied = shapes.varied(len(now.shape))
+    if shapes.symbolic or len(shapes.axes) > 1 or len(varied) != 1:
         return None
-    where = path if len(now.shape) == 1 else f"axis {lengths.axis} of {path}"
+    (axis,) = varied
+    lengths = shapes.axes[len(now.shape)][axis]
+    where = path if len(now.shape) == 1 else f"axis {axis} of {path}"
     number = f"more than {len(lengths.sizes)}" if lengths.more else str(len(lengths.sizes))
     text = f"{where} had {number} lengths so far ({_some(lengths.sizes)})"
     padded = sorted(lengths.padded)
@@ -216,7 +204,7 @@ def _some(numbers: list[int]) -> str:
 _NUMBER: Final = re.compile(r"(bool|u?int|b?float|complex)(\d*)")
 
 
-def _dtype(reason: Reason, case: _Case) -> str | None:
+def dtype(reason: Reason, case: Case) -> str | None:
     name, dtypes = reason.argument, (reason.before or "", reason.after or "")
     if name is None or "config" in case.kinds:
         return None  # what the configuration makes of it is no choice of the caller's
@@ -235,7 +223,7 @@ def _dtype(reason: Reason, case: _Case) -> str | None:
     return f"give {name} one dtype in every call: {_strong(name, wider[0])}"
 
 
-def _weak_type(reason: Reason, case: _Case) -> str | None:
+def weak_type(reason: Reason, case: Case) -> str | None:
     name, before, after = reason.argument, reason.before or "", reason.after or ""
     if name is None or ("dtype", name) in case.reasons:
         return None  # one dtype, strongly typed, settles both
@@ -258,12 +246,12 @@ def _strong(name: str, dtype: str) -> str:
     return f"jnp.asarray({value}, jnp.{'bool_' if dtype == 'bool' else dtype})"
 
 
-def _device(reason: Reason, _: _Case) -> str:
+def device(reason: Reason, _: Case) -> str:
     what = f"{reason.argument} on one device" if reason.argument else "to one set of devices"
     return f"keep {what}, or expect one executable for each"
 
 
-def _sharding(reason: Reason, _: _Case) -> str | None:
+def sharding(reason: Reason, _: Case) -> str | None:
     if reason.argument is None:
         return None
     return (
@@ -272,7 +260,7 @@ def _sharding(reason: Reason, _: _Case) -> str | None:
     )
 
 
-def _commitment(reason: Reason, case: _Case) -> str | None:
+def commitment(reason: Reason, case: Case) -> str | None:
     name = reason.argument
     if name is None or not case.reasons.isdisjoint({("sharding", name), ("device", name)}):
         return None  # follows from where it was placed
@@ -280,21 +268,3 @@ def _commitment(reason: Reason, case: _Case) -> str | None:
         f"jax.device_put with a device or sharding commits an array, and so does computing with "
         f"a committed one: commit {name} in every call, or in none"
     )
-
-
-_HINTS: Final[dict[str, Callable[[Reason, _Case], str | None]]] = {
-    "new_function": _new_function,
-    "jit_options": _jit_options,
-    "config": _config,
-    "transform": _transform,
-    "tree": _tree,
-    "static_value": _static,
-    "call_form": _call_form,
-    "shape": _shape,
-    "dtype": _dtype,
-    "weak_type": _weak_type,
-    "device": _device,
-    "sharding": _sharding,
-    "commitment": _commitment,
-    "evicted": _evicted,
-}

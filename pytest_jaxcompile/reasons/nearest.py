@@ -1,100 +1,49 @@
 """What a function was compiled for before, and which of it is nearest.
 
-Pure code over records. What a story keeps, and the work of a look into it, is bounded.
+Pure code over records. What is kept, and the work of a search, is bounded: a compilation
+costs the same, however many came before it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Hashable, Iterator
-from itertools import islice, repeat
-from typing import Any, Final
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final
 
 from pytest_jaxcompile.reasons.differences import differences, distance
+from pytest_jaxcompile.reasons.lengths import Shapes
 from pytest_jaxcompile.records import Signature
 
-__all__ = ["Lengths", "Story", "differences", "distance"]
+__all__ = ["Versions", "differences", "distance"]
 
-_RECENT: Final = 256
-"""Signatures that are kept to compare with; fewer of large ones, but some of any size."""
+_RECENT: Final = 64
+"""Signatures that are compared; fewer of large ones, but some of any size."""
 _RECENT_LEAVES: Final = 16_384
 _RECENT_LEAST: Final = 8
 _SEEN: Final = 20_000
 """Signatures that are known again, by their hash."""
-_LENGTHS: Final = 4096
-_LENGTHS_OF: Final = 32
+_ALIKE: Final = 1024
+"""Older signatures that are found by one half of what they are."""
+_VARIED: Final = 64
+"""Arguments whose shapes are remembered."""
 
 
-class Lengths:
-    """The sizes that one axis of an argument had, as long as its other axes never changed."""
+class Versions:
+    """The signatures that one function was compiled for."""
 
-    __slots__ = ("_shape", "axis", "clear", "done", "more", "padded", "sizes")
-
-    def __init__(self) -> None:
-        self.clear = True
-        """Whether no more than one axis ever changed, and all sizes are numbers."""
-        self.axis: int | None = None
-        self.sizes: list[int] = []
-        """Sorted, each once."""
-        self.padded: set[int] = set()
-        """What they are when padded to powers of two."""
-        self.more = False
-        """Whether there were more sizes than are kept."""
-        self.done = 0
-        self._shape: tuple[int | str, ...] = ()
-
-    def add(self, shape: tuple[int | str, ...]) -> None:
-        if not self.clear:
-            return
-        if self.axis is None:
-            self._find_axis(shape)
-        else:
-            i = self.axis
-            rest, same = shape[:i] + shape[i + 1 :], self._shape[:i] + self._shape[i + 1 :]
-            self.clear = rest == same
-        if self.clear and self.axis is not None:
-            self._add_size(shape[self.axis])
-
-    def _find_axis(self, shape: tuple[int | str, ...]) -> None:
-        if not self._shape:
-            self._shape = shape
-        changed = [i for i, (a, b) in enumerate(zip(self._shape, shape, strict=True)) if a != b]
-        if len(changed) == 1:
-            self.axis = changed[0]
-            self._add_size(self._shape[self.axis])
-        self.clear = self.clear and len(changed) <= 1
-
-    def _add_size(self, size: int | str) -> None:
-        if not isinstance(size, int):
-            self.clear = False
-            return
-        at = bisect_left(self.sizes, size)
-        if at < len(self.sizes) and self.sizes[at] == size:
-            return
-        self.padded.add(1 << (size - 1).bit_length() if size > 0 else 0)
-        if len(self.sizes) < _LENGTHS:
-            self.sizes.insert(at, size)
-        else:
-            self.more = True
-
-
-class Story:
-    """The signatures that one function was compiled for, bounded in number."""
-
-    __slots__ = ("_count", "_index", "_leaves", "_lengths", "_recent", "_seen", "_unindexed")
+    __slots__ = ("_alike", "_first", "_leaves", "_recent", "_seen", "_shapes")
 
     def __init__(self) -> None:
         self._recent: deque[Signature] = deque()
-        self._seen: set[int] = set()
-        self._count = 0
         self._leaves = 0
-        self._index = _Index()
-        self._unindexed = 0
-        self._lengths: dict[tuple[str, int], Lengths] = {}
+        self._seen: set[int] = set()
+        self._alike: OrderedDict[int, Signature] = OrderedDict()
+        self._first: dict[str, tuple[int | str, ...]] = {}
+        """The shape with which each path was first met."""
+        self._shapes: dict[str, Shapes] = {}
 
     def __len__(self) -> int:
-        """How many signatures are kept to compare with."""
+        """How many signatures are compared with the next one."""
         return len(self._recent)
 
     def __iter__(self) -> Iterator[Signature]:
@@ -102,135 +51,64 @@ class Story:
         return iter(self._recent)
 
     def add(self, signature: Signature) -> None:
+        self._note_shapes(signature)
         recent = self._recent
-        self._leaves += len(signature.leaves)
-        while len(recent) >= _RECENT or (
-            len(recent) >= _RECENT_LEAST and self._leaves > _RECENT_LEAVES
-        ):
-            oldest = recent.pop()
-            self._leaves -= len(oldest.leaves)
-            if self._unindexed > len(recent):
-                self._unindexed = len(recent)
-            else:
-                self._index.change(self._count - len(recent) - 1, oldest, -1)
         recent.appendleft(signature)
-        self._count += 1
-        self._unindexed += 1
+        self._leaves += len(signature.leaves)
+        while len(recent) > _RECENT or (
+            len(recent) > _RECENT_LEAST and self._leaves > _RECENT_LEAVES
+        ):
+            self._leaves -= len(recent.pop().leaves)
+        for half in _halves(signature):
+            self._alike[half] = signature
+            self._alike.move_to_end(half)
+        while len(self._alike) > _ALIKE:
+            self._alike.popitem(last=False)
         if len(self._seen) < _SEEN:
             self._seen.add(hash(signature))
 
     def nearest(self, signature: Signature) -> Signature | None:
         """The earlier signature with the fewest differences; the most recent of several.
 
-        One that was seen before is its own nearest, also if it is no longer kept.
+        One that was seen before is its own nearest. Of those that are no longer compared, one
+        with the same arrays, or with the same of all else, is still found.
         """
-        recent = self._recent
         if hash(signature) in self._seen:
             return signature
-        if not recent:
-            return None
-        best, least = 0, distance(recent[0], signature)
-        if least <= 1 or len(recent) == 1:
-            return recent[0]
-        for age in reversed(range(self._unindexed)):
-            self._index.change(self._count - age - 1, recent[age], 1)
-        self._unindexed = 0
-        # A look at one is dear, a bound for all of them cheap: look in the order of the bounds.
-        bounds = self._index.bounds(self._count, len(recent), signature)
-        level = min(bounds)
-        while level <= _Index.MOST and (level < least or (level == least and best > 0)):
-            age = bounds.find(level)
-            while age >= 0 and (level < least or age < best):
-                n = distance(recent[age], signature, least + (age < best))
-                if n < least or (n == least and age < best):
-                    best, least = age, n
-                age = bounds.find(level, age + 1)
-            level += 1
-        return recent[best]
+        older = [self._alike[half] for half in _halves(signature) if half in self._alike]
+        best, least = None, None
+        for earlier in (*self._recent, *older):
+            n = distance(earlier, signature, least)
+            if least is None or n < least:
+                best, least = earlier, n
+                if n <= 1:
+                    break
+        return best
 
-    def lengths(self, path: str, now: tuple[int | str, ...]) -> Lengths:
-        """The sizes of an argument until ``now``, which is not in the story yet.
+    def _note_shapes(self, signature: Signature) -> None:
+        last = self._recent[0] if self._recent else None
+        if last is not None and last.paths is signature.paths and last.leaves is signature.leaves:
+            return
+        first = self._first
+        for path, leaf in zip(signature.paths, signature.leaves, strict=True):
+            shape = first.setdefault(path, leaf.shape)
+            if shape != leaf.shape or path in self._shapes:
+                self.shapes(path, leaf.shape)
 
-        Counts on from the last time it was asked for the argument, over what is kept: between
-        two differences of a shape there were none that the first had not counted.
-        """
-        rank = len(now)
-        key = (path, rank)
-        found = self._lengths.get(key)
+    def shapes(self, path: str, now: tuple[int | str, ...]) -> Shapes:
+        """The shapes that the argument had until ``now``, which is counted as well."""
+        found = self._shapes.get(path)
         if found is None:
-            found = Lengths()
-            if len(self._lengths) < _LENGTHS_OF:
-                self._lengths[key] = found
-        paths, at = None, None
-        for signature in islice(self._recent, self._count - found.done):
-            if signature.paths is not paths:
-                paths = signature.paths
-                at = paths.index(path) if path in paths else None
-            if at is not None and len(signature.leaves[at].shape) == rank:
-                found.add(signature.leaves[at].shape)
+            found = Shapes()
+            if path in self._first:
+                found.add(self._first[path])
+            if len(self._shapes) < _VARIED:
+                self._shapes[path] = found
         found.add(now)
-        found.done = self._count
         return found
 
 
-class _Index:
-    """For each value of each column, such as the leaf of a path, the signatures that have it.
-
-    A set of signatures is one number with a byte for each: adding such numbers counts for all
-    of them at once, in how many columns they agree with another signature.
-    """
-
-    __slots__ = ("_having", "_layouts")
-
-    MOST: Final = 255
-    """What a byte can count."""
-
-    def __init__(self) -> None:
-        self._having: dict[Hashable, int] = {}
-        self._layouts: dict[tuple[Hashable, ...], int] = {}
-
-    def change(self, number: int, signature: Signature, sign: int) -> None:
-        """Put in (1) or take out (-1) the signature that was the ``number``-th of the story."""
-        change = sign << 8 * (number % _RECENT)
-        names, values = self._columns(signature)
-        _change(self._layouts, names, change)
-        for value in values:
-            _change(self._having, value, change)
-
-    def bounds(self, count: int, kept: int, signature: Signature) -> bytes:
-        """For each signature, most recent first, how many differences there are at least."""
-        names, values = self._columns(signature)
-        own = set(names)
-        # The three columns that every signature has are in no layout.
-        total = sum(
-            having * (3 + (len(names) if layout == names else len(own.intersection(layout))))
-            for layout, having in self._layouts.items()
-        )
-        total -= sum(map(self._having.get, values, repeat(0)))
-        slots = total.to_bytes(_RECENT, "little")
-        newest = (count - 1) % _RECENT
-        return (slots[newest::-1] + slots[:newest:-1])[:kept]
-
-    def _columns(self, s: Signature) -> tuple[tuple[Hashable, ...], list[Hashable]]:
-        """Names of columns, of which none can differ without a difference, and their values."""
-        paths: tuple[Hashable, ...] = s.paths
-        if len(paths) + len(s.static) > self.MOST - 3:
-            return (), self._always(s)  # a bound may be too low, and few of this size are kept
-        if len({*paths, ""}) <= len(paths):
-            # Without a path of its own, a leaf is compared with the same place of like programs.
-            whole = hash((paths, s.transform))
-            paths = tuple((whole, i) for i in range(len(paths)))
-        names = (*paths, *[("static", name) for name, _ in s.static])
-        return names, [*zip(paths, s.leaves, strict=True), *s.static, *self._always(s)]
-
-    @staticmethod
-    def _always(s: Signature) -> list[Hashable]:
-        return [("options", s.options), ("transform", s.transform), ("call", s.tree, s.call_form)]
-
-
-def _change(sets: dict[Any, int], key: Hashable, by: int) -> None:
-    left = sets.get(key, 0) + by
-    if left:
-        sets[key] = left
-    else:
-        del sets[key]
+def _halves(s: Signature) -> tuple[int, int]:
+    """Digests of the arrays, and of all else."""
+    rest = (s.tree, s.static, s.call_form, s.config, s.context, s.options, s.transform, s.devices)
+    return hash((0, s.paths, s.leaves)), hash((1, s.paths, rest))

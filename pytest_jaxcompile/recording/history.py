@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_jaxcompile.errors import CountUnavailableError
-from pytest_jaxcompile.reasons.hints import with_hints
-from pytest_jaxcompile.reasons.nearest import Story, differences
+from pytest_jaxcompile.reasons.kinds import with_hints
+from pytest_jaxcompile.reasons.nearest import Versions, differences
 from pytest_jaxcompile.recording.functions import Function
 from pytest_jaxcompile.recording.program import Program
 from pytest_jaxcompile.records import Compilation, Reason, Signature
@@ -107,8 +107,8 @@ class History:
 
     def __init__(self) -> None:
         self._drafts: deque[Draft] = deque()
-        self._stories: OrderedDict[Hashable, Story] = OrderedDict()
-        self._definitions: OrderedDict[Hashable, Story] = OrderedDict()
+        self._stories: OrderedDict[Hashable, Versions] = OrderedDict()
+        self._definitions: OrderedDict[Hashable, Versions] = OrderedDict()
         self._traced_at: dict[tuple[Hashable, int], int] = {}
         """How often a story's function had been traced when it was last compiled for a
         signature."""
@@ -159,7 +159,7 @@ class History:
         self._traced_at[function.story, hash(signature)] = traces
         for stories, key in ((self._stories, story), (self._definitions, definition)):
             if key not in stories:
-                stories[key] = Story()
+                stories[key] = Versions()
             stories[key].add(signature)
             stories.move_to_end(key)
             if len(stories) > _MAX_STORIES:

@@ -13,7 +13,7 @@ from signatures import BASE, MESH, SINGLE, call, leaf, metadata, number, told, w
 
 from pytest_jaxcompile.reasons import differences as differ
 from pytest_jaxcompile.reasons import nearest
-from pytest_jaxcompile.reasons.nearest import Story, differences, distance
+from pytest_jaxcompile.reasons.nearest import Versions, differences, distance
 from pytest_jaxcompile.records import KINDS, Leaf, Reason, Signature, Static
 
 CHANGES: dict[str, tuple[Callable[[Signature], Signature], Reason]] = {
@@ -309,7 +309,7 @@ def large(n: int = 1000, **leaves: Leaf) -> Signature:
 
 
 def test_one_leaf_of_a_thousand() -> None:
-    story = Story()
+    story = Versions()
     story.add(large())
     changed = large(w537=leaf(3, 5))
     nearest = story.nearest(changed)
@@ -330,7 +330,7 @@ def test_many_differences_of_one_kind_are_told_in_number() -> None:
 
 
 def test_the_nearest_of_many_large_ones() -> None:
-    story = Story()
+    story = Versions()
     for i in range(1, 6):
         story.add(large(w3=leaf(i), w999=leaf(i)))
     changed = large(w3=leaf(2), w999=leaf(9))
@@ -342,7 +342,7 @@ def test_the_nearest_of_many_large_ones() -> None:
 
 
 def test_nothing_is_near_in_an_empty_story() -> None:
-    assert Story().nearest(BASE) is None
+    assert Versions().nearest(BASE) is None
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -383,7 +383,7 @@ def test_another_batch_size_is_a_shape() -> None:
     assert [r.kind for r in differences(batched, other)] == ["shape"]
 
 
-def test_ten_thousand_signatures_keep_memory_and_work_bounded(
+def test_a_compilation_costs_the_same_however_many_came_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = 0
@@ -394,25 +394,50 @@ def test_ten_thousand_signatures_keep_memory_and_work_bounded(
         return distance(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(nearest, "distance", counted)
-    story = Story()
-    per_look = []
+    story = Versions()
     for n in range(10_000):
         signature = with_y(with_x(BASE, shape=(n,)), shape=(n,))
         looks = 0
         story.nearest(signature)
-        per_look.append(looks)
+        assert looks <= nearest._RECENT + 2
         story.add(signature)
+    assert looks == nearest._RECENT + 1  # negative control: all of them were compared
     assert len(story) == len(list(story)) == nearest._RECENT
     assert next(iter(story)) is signature
-    assert max(per_look) <= 3
-    index = story._index
-    assert len(index._having) <= 3 * nearest._RECENT + 16
-    assert all(value.bit_length() <= 8 * nearest._RECENT for value in index._having.values())
+    assert len(story._alike) == nearest._ALIKE
     assert len(story._seen) <= nearest._SEEN
 
 
+def test_a_signature_of_long_ago_is_known_again() -> None:
+    story = told(*(with_x(BASE, shape=(n,)) for n in range(500)))
+    again = with_x(BASE, shape=(0,))
+    assert again not in list(story)
+    assert story.nearest(again) == again
+
+
+def test_the_same_arrays_of_long_ago_are_nearest() -> None:
+    """Against a recent one the static value would be told, and two shapes that explain nothing."""
+    story = told(*(with_y(with_x(BASE, shape=(n,)), shape=(n,)) for n in range(500)))
+    again = replace(with_y(with_x(BASE, shape=(7,)), shape=(7,)), static=(("k", number(2)),))
+    nearest = story.nearest(again)
+    assert nearest is not None
+    assert differences(nearest, again) == (Reason("static_value", "k", "1", "2"),)
+
+
+def test_all_else_of_long_ago_is_nearest() -> None:
+    """One call under another option long ago, and many others since."""
+    option = (("inline", "True"),)
+    x64 = {"context": 1, "config": (("jax_enable_x64", "True"),)}
+    earlier = [replace(BASE, options=option)]
+    earlier += [replace(with_x(BASE, shape=(n,)), **x64) for n in range(10, 200)]
+    asked = replace(with_x(BASE, shape=(5,)), options=option)
+    nearest = told(*earlier).nearest(asked)
+    assert nearest is not None
+    assert [r.kind for r in differences(nearest, asked)] == ["shape"]
+
+
 def test_fewer_large_signatures_are_kept_but_some() -> None:
-    story = Story()
+    story = Versions()
     for n in range(40):
         story.add(large(3000, w1=leaf(n)))
     assert len(story) == nearest._RECENT_LEAST
@@ -513,7 +538,7 @@ def test_distance_counts_what_differences_tells(a: Signature, b: Signature) -> N
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(signatures(), min_size=1, max_size=12), signatures())
-def test_the_index_finds_what_a_plain_search_finds(
+def test_of_few_the_nearest_is_found_and_the_most_recent_of_several(
     earlier: list[Signature], signature: Signature
 ) -> None:
     story = told(*earlier)
@@ -535,21 +560,3 @@ def test_nothing_is_told_of_a_call_that_is_not_known() -> None:
     assert (reason.kind, reason.after) == ("transform", "evaluation")
     assert differences(replace(known, transform=("evaluation",)), unknown) == ()
     assert distance(replace(known, transform=("evaluation",)), unknown) == 1
-
-
-def test_the_index_is_exact_over_a_long_and_changing_story() -> None:
-    story, kept = Story(), []
-    numbers = itertools.cycle([7, 3, 11, 2, 5, 13])
-    for n in range(700):
-        signature = with_y(with_x(BASE, shape=(next(numbers) * n % 31,)), shape=(n,))
-        signature = replace(signature, static=(("k", number(n % 5)),))
-        if n % 3:
-            signature = replace(signature, transform=("vmap",) * (n % 3))
-        if n % 7 == 0:
-            signature = replace(signature, paths=("a", "b", "c"))
-        found = story.nearest(signature)
-        if kept:
-            expected = min(reversed(kept), key=lambda e: distance(e, signature))
-            assert found is expected
-        story.add(signature)
-        kept = [*kept, signature][-nearest._RECENT :]

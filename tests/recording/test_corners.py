@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from signatures import BASE, MESH, call, leaf, number, told, with_x
+from signatures import BASE, MESH, call, leaf, told, with_x
 from test_counting import events
 
 from pytest_jaxcompile import CountUnavailableError, count_compiles
 from pytest_jaxcompile.jax_internals import listeners
-from pytest_jaxcompile.reasons import nearest
-from pytest_jaxcompile.reasons.nearest import Lengths, differences, distance
+from pytest_jaxcompile.reasons.lengths import Shapes
+from pytest_jaxcompile.reasons.nearest import differences, distance
 from pytest_jaxcompile.recording import history
 from pytest_jaxcompile.recording.recorder import recorder
 from pytest_jaxcompile.records import Reason, Signature, Static
@@ -61,32 +61,13 @@ def test_a_short_text_is_told_whole() -> None:
     assert [reason.before, reason.after] == texts
 
 
-def test_the_nearest_after_many_that_were_never_searched() -> None:
-    """Each is one difference from the last, so nothing is searched until the very end.
-
-    By then the oldest are forgotten; what is found is what a plain search over the rest finds.
-    """
-    kept = [with_x(BASE, shape=(n,)) for n in range(3, nearest._RECENT + 40)]
-    story = told(*kept)
-    kept = kept[-nearest._RECENT :]
-    assert len(story) == len(kept)
-    for n in range(5):
-        # Two differences from the last one, one from another of those that are kept.
-        signature = replace(kept[40 * (n + 1)], static=(("k", number(7 + n)),))
-        expected = min(reversed(kept), key=lambda e: distance(e, signature))
-        assert distance(expected, signature) == 1 < distance(kept[-1], signature)
-        assert story.nearest(signature) is expected
-        story.add(signature)
-        kept = [*kept[1:], signature]
-
-
 @pytest.mark.parametrize("sizes", [(3, "b"), (3, 5, "b"), ("a", "b")])
 def test_a_size_that_is_no_number_tells_no_length(sizes) -> None:
     """Symbolic sizes, as ``jax.export`` has them, cannot be padded to a power of two."""
-    lengths = Lengths()
+    shapes = Shapes()
     for size in sizes:
-        lengths.add((size, 4))
-    assert not lengths.clear
+        shapes.add((size, 4))
+    assert shapes.symbolic
 
 
 def test_an_option_is_told_behind_a_context_that_is_not() -> None:
